@@ -1,0 +1,155 @@
+"""Normalising, gating and combining: from values and scores to advantages."""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from crbc_jax.credit.process import check_choice
+from crbc_jax.types import Boundary, EmpiricalProcess, GroupArrays, Values
+
+NORMS = ("mean_std", "mean")
+ROUNDING = 1e-6  # relative spread (8 float32 ulp) that counts as equal
+SINGLETONS = ("zero", "raw")
+TRAJECTORY_TERMS = ("grpo", "rloo")
+
+
+def centred_scores(values: chex.Array, segment: chex.Array, mask: chex.Array,
+                   num_segments: int, *, norm: str = "mean_std",
+                   eps: float = 1e-6, singleton: str = "zero") -> chex.Array:
+  """(x - mean) / (std + eps) inside each segment, std with ddof 1.
+
+  Values that are all equal in a segment give exactly 0, whatever rounding
+  does to their mean.
+
+  Args:
+    values: [R] scores.
+    segment: [R] int32 segment of each score, in [0, num_segments).
+    mask: [R] False where a score counts for nothing.
+    num_segments: static.
+    norm: "mean_std", or "mean" to leave the division out.
+    eps: added to the standard deviation.
+    singleton: what a segment of one gets: "zero", or "raw" (its score as it
+      is, as in verl's GRPO).
+
+  Returns:
+    [R] scores, 0 where masked.
+  """
+  check_choice("norm", norm, NORMS)
+  check_choice("singleton", singleton, SINGLETONS)
+  count, mean, std = segment_moments(values, segment, mask, num_segments)
+  differs = (std > 0)[segment] & mask
+  safe = jnp.where(mask, values, 0.0)
+  scores = jnp.where(differs, safe - mean[segment], 0.0)
+  if norm == "mean_std":
+    scores = scores / jnp.where(differs, std[segment] + eps, 1.0)
+  if singleton == "raw":
+    scores = jnp.where((count[segment] == 1) & mask, safe, scores)
+  return scores
+
+
+def segment_moments(values: chex.Array, segment: chex.Array, mask: chex.Array,
+                    num_segments: int
+                    ) -> tuple[chex.Array, chex.Array, chex.Array]:
+  """Count, mean and standard deviation (ddof 1) of each segment.
+
+  The deviation is exactly 0 where there is only one value or all are equal up
+  to rounding (equal returns summed in another order differ in the last bits),
+  and its gradient is finite there.
+
+  Args:
+    values: [R]; segment: [R] int32; mask: [R]; num_segments: static S.
+
+  Returns:
+    (count [S], mean [S], std [S]).
+  """
+  chex.assert_equal_shape([values, segment, mask])
+  safe = jnp.where(mask, values, 0.0)
+
+  def total(x):
+    return jax.ops.segment_sum(x, segment, num_segments)
+
+  count = total(mask.astype(jnp.float32))
+  mean = total(safe) / jnp.maximum(count, 1.0)
+  low = jax.ops.segment_min(jnp.where(mask, values, jnp.inf), segment,
+                            num_segments)
+  high = jax.ops.segment_max(jnp.where(mask, values, -jnp.inf), segment,
+                             num_segments)
+  centred = jnp.where(mask, safe - mean[segment], 0.0)
+  variance = total(centred**2) / jnp.maximum(count - 1.0, 1.0)
+  size = jnp.maximum(jnp.abs(high), jnp.abs(low))
+  # Not `high - low`: it is inf - inf in an empty segment.
+  differs = (high > low + ROUNDING * size) & (variance > 0)
+  std = jnp.where(differs, jnp.sqrt(jnp.where(differs, variance, 1.0)), 0.0)
+  return count, mean, std
+
+
+def trajectory_scores(group: GroupArrays, *, signal: str) -> chex.Array:
+  """Score of each trajectory [G]: success as 1/0, or its summed reward."""
+  success = (group.boundary == Boundary.SUCCESS).astype(jnp.float32)
+  row = success if signal == "outcome" else group.reward
+  return jax.ops.segment_sum(jnp.where(group.mask, row, 0.0), group.traj,
+                             group.traj_mask.shape[0])
+
+
+def trajectory_term(group: GroupArrays, *, kind: str = "grpo",
+                    signal: str = "outcome", singleton: str = "zero",
+                    eps: float = 1e-6) -> chex.Array:
+  """A^G of each row [R]: its trajectory's score against the group's.
+
+    grpo  (R - mean) / (std + eps), std with ddof 1, once per trajectory
+    rloo  n/(n-1) (R - mean): R against the mean of the other rollouts
+
+  Args:
+    group: one unbatched group.
+    kind: "grpo" (arXiv 2402.03300) or "rloo" (arXiv 2402.14740).
+    signal: "outcome" or "observed".
+    singleton: "zero" (default) or "raw" for a group of one rollout.
+    eps: added to the standard deviation of "grpo".
+  """
+  check_choice("trajectory term", kind, TRAJECTORY_TERMS)
+  scores = trajectory_scores(group, signal=signal)
+  count = jnp.sum(group.traj_mask.astype(jnp.float32))
+  centred = centred_scores(
+      scores, jnp.zeros_like(group.traj_mask, jnp.int32), group.traj_mask, 1,
+      norm="mean_std" if kind == "grpo" else "mean", eps=eps,
+      singleton=singleton)
+  if kind == "rloo":
+    centred = centred * jnp.where(count > 1, count / jnp.maximum(count - 1, 1),
+                                  1.0)
+  return jnp.where(group.mask, centred[group.traj], 0.0)
+
+
+def normalised_step_credit(process: EmpiricalProcess, values: Values, *,
+                           sigma_min: float) -> tuple[chex.Array, chex.Array]:
+  """A^S of each pair, and which anchors may give credit (CRBC's read-out).
+
+    sigma(s)^2 = sum_a mu(a|s) (Q(s,a) - V(s))^2     population variance
+    A^S(s,a)   = 1[>= 2 actions seen at s] (Q - V) / max(sigma(s), sigma_min)
+
+  Args:
+    process: one unbatched process.
+    values: v [N], q [M].
+    sigma_min: floor of the divisor, > 0.
+
+  Returns:
+    (A^S [M], gate [N] bool).
+  """
+  if isinstance(sigma_min, (int, float)) and not sigma_min > 0:
+    raise ValueError(f"sigma_min must be > 0, got {sigma_min}")
+  num_states = process.state_count.shape[0]
+  seen = process.pair_count > 0
+  gap = jnp.where(seen, values.q - values.v[process.pair_state], 0.0)
+  actions = jax.ops.segment_sum(seen.astype(jnp.int32), process.pair_state,
+                                num_states)
+  gate = actions >= 2
+  variance = jax.ops.segment_sum(process.behaviour * gap**2,
+                                 process.pair_state, num_states)
+  sigma = jnp.sqrt(jnp.maximum(variance, sigma_min**2))
+  credit = gap / sigma[process.pair_state]
+  return jnp.where(gate[process.pair_state] & seen, credit, 0.0), gate
+
+
+def combine(trajectory: chex.Array, step: chex.Array, *, w_group: float,
+            w_step: float) -> chex.Array:
+  """A = w_G A^G + w_S A^S, per row."""
+  return w_group * trajectory + w_step * step

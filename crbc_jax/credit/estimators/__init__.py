@@ -1,0 +1,1 @@
+"""Step-credit estimators: one pure function per module, one signature."""

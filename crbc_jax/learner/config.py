@@ -1,0 +1,256 @@
+"""The training configuration: defaults, meaning, and strict validation.
+
+`get_config()` makes this file a config file of its own: it is what
+`crbc train` uses when no `--config` is given.
+"""
+
+import difflib
+from typing import Any
+
+import ml_collections
+
+from crbc_jax.credit import registry
+from crbc_jax.envs.sokoban import REWARDS
+from crbc_jax.learner.update import ADVANTAGE_SCALES, AGGREGATIONS
+
+
+class ConfigError(ValueError):
+  """A configuration that cannot be run; one line that says what to change."""
+
+
+def get_config() -> ml_collections.ConfigDict:
+  """Defaults: CRBC on generated 6x6 levels with one box, 500,000 steps."""
+  c = ml_collections.ConfigDict
+  return c(
+    {
+      "seed": 0,
+      # "crbc", "grpo", ...; options in brackets: "crbc(depth=2, w_step=1.0)".
+      "estimator": "crbc",
+      "env_steps": 500_000,  # budget; counts steps that were really played
+      # Level file or folder (XSB / Boxoban). Empty: generate, see `generator`.
+      "levels": "",
+      # Held-out levels. Empty: generated, or every 10th layout of `levels`.
+      "held_out": "",
+      "panel": 1_024,  # held-out levels evaluated, at most
+      "env": c(
+        {
+          "step_limit": 30,
+          "slip": 0.0,  # probability of a uniformly random move
+          "reward": "sparse",  # or "shaped"
+        }
+      ),
+      "generator": c(
+        {
+          "folder": "levels",  # where generated levels are kept and reused
+          "size": (6, 6),  # with the outer wall
+          "boxes": 1,
+          "inner_walls": (0, 5),
+          "optimal_length": (3, 20),
+          "layouts": 1_500,
+          "held_out_layouts": 128,
+          "starts_per_layout": 8,
+          "seed": 0,
+        }
+      ),
+      "policy": c(
+        {
+          "hidden": (256, 256),
+          "crop_radius": 0,  # cells seen in each direction; 0 = whole board
+        }
+      ),
+      "rollout": c(
+        {
+          "levels": 64,  # P, task groups of an update
+          "group_size": 8,  # G, rollouts of a group
+        }
+      ),
+      "learner": c(
+        {
+          "learning_rate": 1e-3,
+          "minibatch": 1_024,
+          "epochs": 2,
+          "clip": 0.2,
+          "entropy": 0.01,
+          "kl": 0.0,  # weight of k3 KL to the initial policy
+          "max_grad_norm": 1.0,
+          "aggregation": "step",  # or "trajectory", "constant"
+          "advantage_scale": "rms",  # or "standardise", "none"
+        }
+      ),
+      "eval": c(
+        {
+          "every": 50_000,  # env steps between evaluations
+          "seed": 0,  # of the sampled evaluation
+        }
+      ),
+      "checkpoint": c(
+        {
+          "every": 100_000,  # env steps between checkpoints
+          "keep": 3,
+        }
+      ),
+      "tensorboard": True,
+    }
+  )
+
+
+def flat_items(config: ml_collections.ConfigDict) -> dict[str, Any]:
+  """Every value by its dotted key, in order."""
+  items = {}
+  for key, value in config.items():
+    if isinstance(value, ml_collections.ConfigDict):
+      items |= {f"{key}.{k}": v for k, v in flat_items(value).items()}
+    else:
+      items[key] = value
+  return items
+
+
+def set_value(config: ml_collections.ConfigDict, key: str, value: Any) -> None:
+  """Sets one value by its dotted key.
+
+  Raises:
+    ConfigError: no such key.
+  """
+  *sections, last = key.split(".")
+  for section in sections:
+    config = config.get(section)
+  if config is None or last not in config:
+    raise ConfigError(f"unknown config key {key!r}")
+  config[last] = value
+
+
+def load_config(values: dict[str, Any]) -> ml_collections.ConfigDict:
+  """The config saved with a run, from its JSON; validated."""
+  config = ml_collections.ConfigDict(_tuples(values))
+  validate(config)
+  return config
+
+
+def validate(config: ml_collections.ConfigDict) -> None:
+  """Checks names, types, ranges and combinations.
+
+  Raises:
+    ConfigError: names the key and says what it may be.
+  """
+  _check_tree(config, get_config(), "config")
+  for path, low, high in _RANGES:
+    value = _get(config, path)
+    if not low <= value <= high:
+      bound = f"at least {low:g}" if high == _INF else f"in [{low:g}, {high:g}]"
+      raise ConfigError(f"config.{path} must be {bound}, got {value!r}")
+  for path, choices in _CHOICES:
+    value = _get(config, path)
+    if value not in choices:
+      raise ConfigError(
+        f"config.{path} must be one of {', '.join(choices)}; got {value!r}"
+      )
+  for path, length in _LENGTHS:
+    value = _get(config, path)
+    wrong_length = length is not None and len(value) != length
+    if (
+      wrong_length
+      or not value
+      or any(not _is_a(x, int) or x < 0 for x in value)
+    ):
+      wanted = "whole numbers" if length is None else f"{length} whole numbers"
+      raise ConfigError(
+        f"config.{path} must be a tuple of {wanted}, for example"
+        f' "{_get(get_config(), path)}"; got {value!r}'
+      )
+  if not 0 < config.learner.learning_rate < _INF:
+    raise ConfigError(
+      "config.learner.learning_rate must be > 0 and finite, got "
+      f"{config.learner.learning_rate!r}"
+    )
+  if config.held_out and not config.levels:
+    raise ConfigError(
+      "config.held_out is set but config.levels is not:"
+      " generated levels come with their own held-out set"
+    )
+  try:
+    name, options = registry.parse_estimator(config.estimator)
+    registry.make_estimator(name, **options)
+  except (ValueError, TypeError) as error:
+    raise ConfigError(f"config.estimator: {error}") from error
+
+
+_INF = float("inf")
+_RANGES = (
+  ("env_steps", 1, _INF),
+  ("seed", 0, 2**31 - 1),
+  ("panel", 1, _INF),
+  ("env.step_limit", 1, _INF),
+  ("env.slip", 0, 1),
+  ("generator.boxes", 1, _INF),
+  ("generator.layouts", 1, _INF),
+  ("generator.held_out_layouts", 1, _INF),
+  ("generator.seed", 0, _INF),
+  ("generator.starts_per_layout", 1, _INF),
+  ("policy.crop_radius", 0, _INF),
+  ("rollout.levels", 1, _INF),
+  ("rollout.group_size", 1, _INF),
+  ("learner.minibatch", 1, _INF),
+  ("learner.epochs", 1, _INF),
+  ("learner.clip", 0, _INF),
+  ("learner.entropy", 0, _INF),
+  ("learner.kl", 0, _INF),
+  ("learner.max_grad_norm", 1e-9, _INF),
+  ("eval.every", 1, _INF),
+  ("eval.seed", 0, 2**31 - 1),
+  ("checkpoint.every", 1, _INF),
+  ("checkpoint.keep", 1, _INF),
+)
+_CHOICES = (
+  ("env.reward", REWARDS),
+  ("learner.aggregation", AGGREGATIONS),
+  ("learner.advantage_scale", ADVANTAGE_SCALES),
+)
+_LENGTHS = (
+  ("generator.size", 2),
+  ("generator.inner_walls", 2),
+  ("generator.optimal_length", 2),
+  ("policy.hidden", None),
+)
+
+
+def _check_tree(config, default, path: str) -> None:
+  for key in config:
+    if key not in default:
+      close = difflib.get_close_matches(key, list(default), n=1)
+      hint = f" (did you mean {close[0]!r}?)" if close else ""
+      raise ConfigError(
+        f"unknown key {path}.{key}{hint}; known: {', '.join(default)}"
+      )
+  for key, standard in default.items():
+    if key not in config:
+      raise ConfigError(f"missing key {path}.{key} (default {standard!r})")
+    value, where = config[key], f"{path}.{key}"
+    if isinstance(standard, ml_collections.ConfigDict):
+      if not isinstance(value, ml_collections.ConfigDict):
+        raise ConfigError(f"{where} must be a section, got {value!r}")
+      _check_tree(value, standard, where)
+    elif not _is_a(value, type(standard)):
+      raise ConfigError(
+        f"{where} must be {type(standard).__name__} "
+        f"(default {standard!r}), got {value!r}"
+      )
+
+
+def _is_a(value, kind: type) -> bool:
+  if kind is float:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+  if kind is int:
+    return isinstance(value, int) and not isinstance(value, bool)
+  return isinstance(value, kind)
+
+
+def _get(config, path: str):
+  for part in path.split("."):
+    config = config[part]
+  return config
+
+
+def _tuples(value):
+  if isinstance(value, dict):
+    return {k: _tuples(v) for k, v in value.items()}
+  return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,147 @@
+"""From a config to levels, environment and policy: what a run is about."""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from typing import Any
+
+import ml_collections
+import numpy as np
+
+from crbc_jax.envs import sokoban_generator, sokoban_levels
+from crbc_jax.envs.sokoban import Sokoban
+from crbc_jax.envs.sokoban_levels import LevelError, LevelSet
+from crbc_jax.learner.config import ConfigError
+from crbc_jax.policies.grid import LogitsFn, make_grid_policy
+
+_HOLD_OUT_EVERY = 10
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Task:
+  """Levels, environment and policy of one run."""
+
+  env: Sokoban
+  train: LevelSet
+  panel: LevelSet  # the fixed, listed held-out levels
+  params: Any  # initial parameters
+  logits_fn: LogitsFn
+
+
+def make_task(config: ml_collections.ConfigDict) -> Task:
+  """Reads or generates levels and builds environment and policy.
+
+  Levels that start solved are left out of training and of the panel.
+
+  Raises:
+    LevelError: a level file cannot be read, or nothing is left to train on.
+  """
+  train, held_out = _level_sets(config)
+  train, held_out = sokoban_levels.match_sizes(train, held_out)
+  train = _unsolved(train, "training")
+  panel = _unsolved(held_out, "held-out")
+  panel = panel.take(np.arange(min(len(panel), config.panel)))
+  env = Sokoban(
+    height=train.height,
+    width=train.width,
+    boxes=train.num_boxes,
+    step_limit=config.env.step_limit,
+    slip=config.env.slip,
+    reward=config.env.reward,
+  )
+  params, logits_fn = make_grid_policy(
+    env,
+    hidden=config.policy.hidden,
+    radius=config.policy.crop_radius,
+    seed=config.seed,
+  )
+  return Task(
+    env=env, train=train, panel=panel, params=params, logits_fn=logits_fn
+  )
+
+
+def levels_at(
+  cursor: int, count: int, *, num_levels: int, seed: int
+) -> np.ndarray:
+  """Level indices [count] of positions cursor, cursor + 1, ...
+
+  Levels are visited in passes; each pass is a fresh permutation drawn from
+  (seed, number of the pass) alone, so the cursor is all there is to remember.
+  """
+  position = cursor + np.arange(count)
+  passes = position // num_levels
+  order = {
+    p: np.random.default_rng((seed, int(p))).permutation(num_levels)
+    for p in np.unique(passes)
+  }
+  return np.array(
+    [order[p][i] for p, i in zip(passes, position % num_levels, strict=True)]
+  )
+
+
+def generator_spec(config: ml_collections.ConfigDict) -> dict[str, Any]:
+  """Arguments of `sokoban_generator.generate` in a config."""
+  spec = config.generator.to_dict()
+  del spec["folder"]
+  return spec
+
+
+def ensure_generated(
+  config: ml_collections.ConfigDict,
+) -> tuple[pathlib.Path, pathlib.Path]:
+  """Generates the levels of a config once; returns (train, held-out) files.
+
+  Raises:
+    ConfigError: the generator cannot be asked for such levels.
+    LevelError: it found too few, or the files were changed.
+  """
+  spec = generator_spec(config)
+  digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+  height, width = spec["size"]
+  name = f"{height}x{width}-{spec['boxes']}box-{digest[:8]}"
+  try:
+    return sokoban_generator.ensure_levels(
+      pathlib.Path(config.generator.folder) / name, **spec
+    )
+  except LevelError:
+    raise
+  except ValueError as error:
+    raise ConfigError(f"config.generator: {error}") from error
+
+
+def _level_sets(config) -> tuple[LevelSet, LevelSet]:
+  if not config.levels:
+    train, held_out = ensure_generated(config)
+    return (
+      sokoban_levels.read_levels(train),
+      sokoban_levels.read_levels(held_out),
+    )
+  levels = sokoban_levels.read_levels(config.levels)
+  if config.held_out:
+    return levels, sokoban_levels.read_levels(config.held_out)
+  return _split_by_layout(levels)
+
+
+def _split_by_layout(levels: LevelSet) -> tuple[LevelSet, LevelSet]:
+  """Every 10th layout is held out; layouts equal up to symmetry stay together."""
+  symmetries = sokoban_generator.grid_symmetries(levels.height, levels.width)
+  codes = levels.walls + 2 * levels.targets
+  keys = [sokoban_generator.layout_key(code, symmetries) for code in codes]
+  number: dict[bytes, int] = {}
+  layout = np.array([number.setdefault(k, len(number)) for k in keys])
+  held = layout % _HOLD_OUT_EVERY == _HOLD_OUT_EVERY - 1
+  if not held.any():
+    raise LevelError(
+      f"{len(number)} layout(s) are too few to hold some out (at least "
+      f"{_HOLD_OUT_EVERY} needed); name held-out levels with "
+      "--config.held_out"
+    )
+  return levels.take(np.flatnonzero(~held)), levels.take(np.flatnonzero(held))
+
+
+def _unsolved(levels: LevelSet, role: str) -> LevelSet:
+  left = np.flatnonzero(~levels.solved)
+  if not len(left):
+    raise LevelError(f"all {role} levels are solved at the start")
+  return levels.take(left)

@@ -1,0 +1,225 @@
+"""One policy update: PPO epochs over the rows of a batch, one compilation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from crbc_jax.credit.process import check_choice
+from crbc_jax.learner import losses
+from crbc_jax.learner.collect import Rollouts
+from crbc_jax.policies.grid import LogitsFn
+
+ADVANTAGE_SCALES = ("none", "rms", "standardise")
+AGGREGATIONS = ("step", "trajectory", "constant")
+
+
+@chex.dataclass(frozen=True)
+class LearnerState:
+  """Everything that learning changes."""
+
+  params: Any
+  opt_state: Any
+  reference: Any  # params of the reference policy, or () without a KL term
+  key: chex.PRNGKey  # base key of the run; every draw folds counters into it
+
+
+def make_optimizer(
+  *, learning_rate: float, max_grad_norm: float
+) -> optax.GradientTransformation:
+  """Adam behind a clip of the global gradient norm."""
+  return optax.chain(
+    optax.clip_by_global_norm(max_grad_norm),
+    optax.adam(learning_rate, eps=1e-5),
+  )
+
+
+def scale_advantage(
+  advantage: chex.Array, mask: chex.Array, *, scale: str
+) -> chex.Array:
+  """Scales advantages of any shape over the batch; masked ones become 0.
+
+  "rms" divides by the root mean square and keeps the centre (a sign stays a
+  sign); "standardise" subtracts the mean and divides by the standard
+  deviation, equal ones become 0; "none" leaves them. A batch of zeros stays
+  zero.
+  """
+  check_choice("advantage_scale", scale, ADVANTAGE_SCALES)
+  advantage = jnp.where(mask, advantage, 0.0)
+  if scale == "none":
+    return advantage
+  count = jnp.maximum(jnp.sum(mask), 1)
+  # Equal advantages less their mean leave a rounding error, not a signal.
+  noise = (1e-5 * jnp.max(jnp.abs(advantage))) ** 2
+  if scale == "standardise":
+    advantage = jnp.where(mask, advantage - jnp.sum(advantage) / count, 0.0)
+  mean_square = jnp.sum(advantage**2) / count
+  signal = ~(mean_square <= noise)  # so that a NaN stays one
+  scaled = advantage / jnp.sqrt(jnp.where(signal, mean_square, 1.0))
+  return jnp.where(signal, scaled, 0.0)
+
+
+def row_weights(mask: chex.Array, *, aggregation: str) -> chex.Array:
+  """Weight of each step [P, G, T], 0 where masked; the loss is a mean.
+
+    step        1: every environment step weighs 1 / sum T (the paper)
+    trajectory  every trajectory weighs the same, its steps share it
+    constant    1 / (trajectories x T_max) per step (Dr. GRPO's constant)
+
+  Weights are relative to the number of live rows, so that the loss divides by
+  that count.
+  """
+  check_choice("aggregation", aggregation, AGGREGATIONS)
+  live = mask.astype(jnp.float32)
+  if aggregation == "step":
+    return live
+  steps = jnp.sum(live)
+  length = jnp.sum(live, axis=-1, keepdims=True)
+  if aggregation == "constant":
+    return live * steps / mask.size
+  trajectories = jnp.maximum(jnp.sum(length > 0), 1)
+  return live * steps / (trajectories * jnp.maximum(length, 1.0))
+
+
+def make_update_fn(
+  logits_fn: LogitsFn,
+  optimizer: optax.GradientTransformation,
+  *,
+  minibatch: int,
+  epochs: int,
+  clip: float,
+  entropy_weight: float,
+  kl_weight: float,
+  aggregation: str,
+  advantage_scale: str,
+) -> Callable[..., Any]:
+  """Returns jitted `update(state, levels, rollouts, advantage, key)`.
+
+  Live rows are shuffled each epoch and cut into minibatches of a fixed size;
+  their number is a loop bound inside the program, so episodes of any length
+  compile once. A last, partly filled minibatch divides by the full size: every
+  step keeps the same weight.
+
+  Args of the returned function:
+    state: LearnerState (donated).
+    levels: P levels.
+    rollouts: Rollouts [P, G, T].
+    advantage: [P, G, T] float32.
+    key: for shuffling.
+
+  Returns of it:
+    (LearnerState, metrics dict of scalars). `finite` is False when the loss,
+    a gradient or a parameter stopped being a finite number.
+  """
+
+  def loss_fn(params, reference, levels, rows, weight):
+    def log_probs(params):
+      return jax.nn.log_softmax(
+        jax.vmap(lambda level, state: logits_fn(params, level, state))(
+          levels, rows["state"]
+        )
+      )
+
+    def of_action(log_p):
+      return jnp.take_along_axis(log_p, rows["action"][:, None], -1)[:, 0]
+
+    every = log_probs(params)
+    taken = of_action(every)
+    share = weight / minibatch
+    policy, clipped = losses.clipped_surrogate(
+      taken, rows["log_prob"], rows["advantage"], share, clip=clip
+    )
+    ent = losses.entropy(every, share)
+    kl = jnp.zeros(())
+    if kl_weight > 0:
+      kl = losses.kl_k3(taken, of_action(log_probs(reference)), share)
+    loss = policy - entropy_weight * ent + kl_weight * kl
+    moved = losses.kl_k3(taken, rows["log_prob"], share)
+    return loss, {
+      "loss": loss,
+      "policy_loss": policy,
+      "entropy": ent,
+      "kl_reference": kl,
+      "kl_step": moved,
+      "clip_share": clipped,
+    }
+
+  grad_fn = jax.value_and_grad(loss_fn, has_aux=True)
+
+  def update(state, levels, rollouts: Rollouts, advantage, key):
+    mask = rollouts.mask
+    per_level = mask.shape[1] * mask.shape[2]
+    advantage = scale_advantage(advantage, mask, scale=advantage_scale)
+    weights = row_weights(mask, aggregation=aggregation).reshape(-1)
+    live = mask.reshape(-1)
+    rows = {
+      "state": rollouts.state,
+      "action": rollouts.action,
+      "log_prob": rollouts.log_prob,
+      "advantage": advantage,
+    }
+    rows = jax.tree.map(lambda x: x.reshape(live.shape + x.shape[3:]), rows)
+    padding = -live.size % minibatch
+    batches = (jnp.sum(live) + minibatch - 1) // minibatch
+
+    def one_minibatch(i, carry, order):
+      params, opt_state, sums = carry
+      index = jax.lax.dynamic_slice(order, (i * minibatch,), (minibatch,))
+      weight = jnp.where(
+        live[index] & (i * minibatch + jnp.arange(minibatch) < live.size),
+        weights[index],
+        0.0,
+      )
+      picked = jax.tree.map(lambda x: x[index], rows)
+      picked_levels = jax.tree.map(lambda x: x[index // per_level], levels)
+      (_, metrics), grads = grad_fn(
+        params, state.reference, picked_levels, picked, weight
+      )
+      metrics["grad_norm"] = optax.global_norm(grads)
+      changes, opt_state = optimizer.update(grads, opt_state, params)
+      params = optax.apply_updates(params, changes)
+      return params, opt_state, jax.tree.map(jnp.add, sums, metrics)
+
+    def one_epoch(carry, epoch_key):
+      # Live rows first, in random order; padding is never reached.
+      draw = jax.random.uniform(epoch_key, live.shape)
+      order = jnp.argsort(jnp.where(live, draw, 2.0))
+      order = jnp.pad(order, (0, padding))
+      return jax.lax.fori_loop(
+        0, batches, lambda i, c: one_minibatch(i, c, order), carry
+      ), None
+
+    names = (
+      "loss",
+      "policy_loss",
+      "entropy",
+      "kl_reference",
+      "kl_step",
+      "clip_share",
+      "grad_norm",
+    )
+    sums = {name: jnp.zeros(()) for name in names}
+    (params, opt_state, sums), _ = jax.lax.scan(
+      one_epoch,
+      (state.params, state.opt_state, sums),
+      jax.random.split(key, epochs),
+    )
+    metrics = {k: v / jnp.maximum(batches * epochs, 1) for k, v in sums.items()}
+    # Partly filled minibatches divide by the full size: undo it for reports.
+    filled = batches * minibatch / jnp.maximum(jnp.sum(live), 1)
+    for name in names[:-1]:
+      metrics[name] = metrics[name] * filled
+    sizes = [jnp.sum(jnp.abs(x)) for x in jax.tree.leaves(params)]
+    metrics["params_finite"] = jnp.isfinite(sum(sizes))
+    state = LearnerState(
+      params=params,
+      opt_state=opt_state,
+      reference=state.reference,
+      key=state.key,
+    )
+    return state, metrics
+
+  return jax.jit(update, donate_argnums=0)

@@ -1,0 +1,1 @@
+"""Flax policies: what turns a state into action logits."""

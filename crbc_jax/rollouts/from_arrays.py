@@ -1,0 +1,93 @@
+"""Rollouts collected on the device -> StepTable, without a Python loop."""
+
+import numpy as np
+
+from crbc_jax.rollouts.batching import BatchShape, next_rung
+from crbc_jax.rollouts.table import StepTable, factorize
+from crbc_jax.types import Boundary
+
+_WORD_BITS = 31
+
+
+def fold_key_words(words: np.ndarray) -> np.ndarray:
+  """Folds integer keys of several 31-bit words [..., W] into one int64 [...].
+
+  Two words fit as they are; more are interned first, so keys stay exact (and
+  comparable inside this call only).
+  """
+  folded = words[..., 0].astype(np.int64)
+  for i in range(1, words.shape[-1]):
+    if i > 1:
+      folded = factorize(folded.reshape(-1)).reshape(folded.shape)
+    folded = (folded << _WORD_BITS) | words[..., i]
+  return folded
+
+
+def table_from_arrays(
+  *,
+  state_key: np.ndarray,
+  final_key: np.ndarray,
+  action: np.ndarray,
+  reward: np.ndarray,
+  boundary: np.ndarray,
+  mask: np.ndarray,
+) -> StepTable:
+  """One row for each step that was played.
+
+  Args:
+    state_key: [P, G, T, W] int, key of the state before each step.
+    final_key: [P, G, W] int, key of the state after the last step.
+    action: [P, G, T] int.
+    reward: [P, G, T].
+    boundary: [P, G, T] int, `Boundary`.
+    mask: [P, G, T] bool, steps that were played.
+
+  Returns:
+    The table; `row_id` is the flat position in [P, G, T], `group_id` is p and
+    `traj_id` is p * G + g.
+  """
+  groups, rollouts, steps = mask.shape
+  keys = fold_key_words(
+    np.concatenate([state_key, final_key[:, :, None]], axis=2)
+  )
+  rows = np.flatnonzero(mask)
+
+  def flat(x):
+    return np.ascontiguousarray(x).reshape(-1)[rows]
+
+  traj = rows // steps
+  won = (boundary == Boundary.SUCCESS).any(axis=2).reshape(-1)
+  count = len(rows)
+  return StepTable(
+    group_id=traj // rollouts,
+    traj_id=traj,
+    step_idx=rows % steps,
+    state_key=flat(keys[:, :, :-1]),
+    next_state_key=flat(keys[:, :, 1:]),
+    action_key=flat(action),
+    reward=flat(reward).astype(np.float64),
+    boundary=flat(boundary).astype(np.int8),
+    outcome=won[traj],
+    valid=np.ones(count, bool),
+    weight=np.ones(count),
+    row_id=rows,
+  )
+
+
+def fixed_shape(
+  needed: BatchShape, *, groups: int, rollouts: int, steps: int, actions: int
+) -> BatchShape:
+  """The shape of a training batch: only the anchor axis varies, on a ladder.
+
+  It is a function of this batch alone (not of the run so far), so a resumed
+  run pads exactly as the uninterrupted one.
+  """
+  rows = rollouts * steps
+  anchors = next_rung(needed.anchors, smallest=32)
+  return BatchShape(
+    groups=groups,
+    rows=rows,
+    anchors=anchors,
+    pairs=min(rows, anchors * actions),
+    rollouts=rollouts,
+  )

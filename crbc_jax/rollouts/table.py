@@ -1,0 +1,326 @@
+"""StepTable: what happened, one row per environment step, in columns.
+
+The table is the only way rollouts enter the package. It is plain NumPy on the
+host; `validate` refuses what credit could silently misread and names the
+group, the trajectory, the step and the remedy.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from crbc_jax.types import Boundary
+
+KEY_COLUMNS = ("group_id", "traj_id", "state_key", "action_key",
+               "next_state_key")
+REQUIRED = ("group_id", "traj_id", "step_idx", "state_key", "action_key",
+            "boundary")
+
+INVALID_ACTION = "<invalid>"
+"""The one action key of every output that could not be parsed."""
+
+
+class RolloutError(ValueError):
+  """Rollout data that cannot be credited; the message says where and why."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StepTable:
+  """Columns of equal length S, one row per environment step.
+
+  Identity is explicit: `(group_id, state_key)` is the anchor, so a key never
+  merges across groups. A missing state (`None`) is an anchor of its own. Rows
+  with `weight = 0` are copies or padding: they count in nothing and get credit
+  zero. Rows may come in any order; `step_idx` orders a trajectory.
+  """
+
+  group_id: np.ndarray  # [S] int or object, the task the rollout belongs to
+  traj_id: np.ndarray  # [S] int or object, unique over the whole table
+  step_idx: np.ndarray  # [S] int64, consecutive inside a trajectory
+  state_key: np.ndarray  # [S] int or object (hashable), None = missing
+  action_key: np.ndarray  # [S] int or object (hashable)
+  next_state_key: np.ndarray  # [S] like state_key, None = not recorded
+  reward: np.ndarray  # [S] float64, observed reward of the step
+  boundary: np.ndarray  # [S] int8, a `Boundary`
+  outcome: np.ndarray  # [S] bool, the trajectory succeeded (same on its rows)
+  valid: np.ndarray  # [S] bool, the action was parsed and executed
+  weight: np.ndarray  # [S] float64, 1, or 0 for copies and padding
+  row_id: np.ndarray  # [S] int64, unique
+  token_start: np.ndarray | None = None  # [S] int64, first token of the step
+  token_end: np.ndarray | None = None  # [S] int64, one past its last token
+
+  def __len__(self) -> int:
+    return len(self.step_idx)
+
+  @classmethod
+  def from_columns(cls, **columns: Any) -> "StepTable":
+    """Builds a table from columns; see the class for names and meanings.
+
+    Required: group_id, traj_id, step_idx, state_key, action_key, boundary.
+    Defaults: reward 0, outcome from the boundary, valid True, weight 1,
+    row_id = position, next_state_key = the state of the following step.
+
+    Raises:
+      RolloutError: a required column is missing, a name is unknown, lengths
+        differ, or a column has the wrong type.
+    """
+    names = [f.name for f in dataclasses.fields(cls)]
+    unknown = sorted(set(columns) - set(names))
+    if unknown:
+      raise RolloutError(f"unknown column(s) {unknown}; known: {names}")
+    missing = [n for n in REQUIRED if columns.get(n) is None]
+    if missing:
+      hint = (" (a log without an order cannot be credited: number the steps of"
+              " each trajectory)" if "step_idx" in missing else "")
+      raise RolloutError(f"missing column(s) {missing}{hint}")
+    arrays = {n: _as_column(n, c) for n, c in columns.items() if c is not None}
+    size = len(arrays["step_idx"])
+    for name, column in arrays.items():
+      if len(column) != size:
+        raise RolloutError(f"column {name!r} has {len(column)} rows, step_idx "
+                           f"has {size}; every column needs one value per step")
+    arrays.setdefault("reward", np.zeros(size))
+    arrays.setdefault("valid", np.ones(size, bool))
+    arrays.setdefault("weight", np.ones(size))
+    arrays.setdefault("row_id", np.arange(size))
+    if "outcome" not in arrays:
+      arrays["outcome"] = _outcome_from_boundary(arrays)
+    if "next_state_key" not in arrays:
+      arrays["next_state_key"] = _next_from_following(arrays)
+    return cls(**arrays)
+
+  @classmethod
+  def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "StepTable":
+    """Builds a table from one mapping per step (same names and defaults)."""
+    rows = list(rows)
+    if not rows:
+      raise RolloutError("no rows; a table needs at least one step")
+    names = list(rows[0])
+    for i, row in enumerate(rows):
+      if set(row) != set(names):
+        raise RolloutError(
+            f"row {i} has fields {sorted(row)}, row 0 has {sorted(names)}; give"
+            " every row the same fields")
+    return cls.from_columns(**{n: [row[n] for row in rows] for n in names})
+
+  def take(self, rows: np.ndarray) -> "StepTable":
+    """The table restricted to `rows` (an index or boolean array)."""
+    return StepTable(**{
+        f.name: None if (c := getattr(self, f.name)) is None else c[rows]
+        for f in dataclasses.fields(self)})
+
+
+def object_column(values: Sequence[Any]) -> np.ndarray:
+  """A 1-D object array whose elements may themselves be tuples."""
+  column = np.empty(len(values), object)
+  for i, value in enumerate(values):
+    column[i] = value
+  return column
+
+
+def factorize(column: np.ndarray) -> np.ndarray:
+  """Integer code per value, ordered by value: the same whatever the row order.
+
+  Values of one object column are ordered by type name, then by value, then
+  (where values do not compare) by `repr`.
+  """
+  if column.dtype != object:
+    return _integer_codes(column)
+  distinct = set(column)
+  try:
+    ordered = sorted(distinct, key=lambda x: (type(x).__name__, x))
+  except TypeError:
+    ordered = sorted(distinct, key=lambda x: (type(x).__name__, repr(x)))
+  code = {value: i for i, value in enumerate(ordered)}
+  return np.fromiter((code[v] for v in column), np.int64, len(column))
+
+
+def is_dense(span: int, size: int) -> bool:
+  """Whether a table of `span` entries beats sorting `size` integers."""
+  return span <= 16 * size + 65_536
+
+
+def _integer_codes(column: np.ndarray) -> np.ndarray:
+  if not len(column):
+    return column.astype(np.int64)
+  low, high = int(column.min()), int(column.max())
+  if not is_dense(high - low, len(column)):
+    return np.unique(column, return_inverse=True)[1].reshape(-1)
+  offset = column - low
+  present = np.zeros(high - low + 1, bool)
+  present[offset] = True
+  return (np.cumsum(present) - 1)[offset]
+
+
+def canonical_order(table: StepTable) -> np.ndarray:
+  """Rows of positive weight sorted by (group, trajectory, step), as an index.  """
+  counted = np.flatnonzero(table.weight > 0)
+  group = factorize(table.group_id)[counted]
+  traj = factorize(table.traj_id)[counted]
+  step = table.step_idx[counted]
+  return counted[np.lexsort((step, traj, group))]
+
+
+def validate(table: StepTable) -> None:
+  """Refuses a table that credit would misread.
+
+  Checked on rows of positive weight: unique row ids; every trajectory in one
+  group, with consecutive steps, exactly one boundary, on its last step; an
+  outcome that agrees with the boundary; successors that agree with the next
+  row; finite rewards; weights 0 or 1; token spans that are not empty.
+
+  Raises:
+    RolloutError: names the group, trajectory and step of the first offence of
+      the first rule broken, how many rows break it, and what to do.
+  """
+  if not len(table):
+    raise RolloutError("the table is empty; a table needs at least one step")
+  _check(table, ~np.isin(table.weight, (0.0, 1.0)),
+         "has a weight other than 0 or 1", "use 1, or 0 for copies and padding")
+  order = canonical_order(table)
+  if not len(order):
+    raise RolloutError("every row has weight 0; there is nothing to credit")
+  t = table.take(order)
+  first = np.unique(t.row_id, return_index=True)[1]
+  repeated = np.ones(len(t), bool)
+  repeated[first] = False
+  _check(t, repeated, "repeats a row_id", "give every row its own row_id")
+  _check(t, ~np.isfinite(t.reward), "has a reward that is not a finite number",
+         "write the reward of every step, 0 where there is none")
+  traj, group = factorize(t.traj_id), factorize(t.group_id)
+  _check_one_group(t, traj, group)
+  same = np.zeros(len(t), bool)  # row continues the trajectory of the last row
+  same[1:] = traj[1:] == traj[:-1]
+  gap = np.zeros(len(t), np.int64)
+  gap[1:] = t.step_idx[1:] - t.step_idx[:-1]
+  _check(t, same & (gap == 0), "repeats a step",
+         "number the steps of a trajectory without repeats, and give copied "
+         "rows weight 0")
+  _check(t, same & (gap > 1), "follows a missing step",
+         "log every step of the trajectory, or drop the whole trajectory")
+  ended = t.boundary != Boundary.NONE
+  after = same.copy()
+  after[1:] &= ended[:-1]
+  _check(t, after, "comes after the end of its trajectory",
+         "end a trajectory at its first boundary")
+  last = np.append(~same[1:], True)
+  _check(t, last & ~ended, "is the last step but has no boundary",
+         "mark it success, failure or truncated")
+  success = t.boundary == Boundary.SUCCESS
+  _check(t, last & (success != t.outcome),
+         "has an outcome that contradicts its boundary",
+         "outcome is True exactly for trajectories that end in success")
+  changed = np.zeros(len(t), bool)
+  changed[1:] = same[1:] & (t.outcome[1:] != t.outcome[:-1])
+  _check(t, changed, "has another outcome than the step before",
+         "the outcome belongs to the trajectory: repeat it on every row")
+  _check_successors(t, last)
+  if t.token_start is not None and t.token_end is not None:
+    _check(t, t.token_end <= t.token_start, "has an empty token span",
+           "token_end is one past the last token of the step")
+
+
+def _check(table: StepTable, bad: np.ndarray, what: str, remedy: str) -> None:
+  if not bad.any():
+    return
+  i = int(np.argmax(bad))
+  more = int(bad.sum()) - 1
+  also = f" (and {more} more row{'s' if more > 1 else ''})" if more else ""
+  # tolist: as written in the log, not np.int64(3)
+  group, traj = (c[i:i + 1].tolist()[0] for c in (table.group_id,
+                                                  table.traj_id))
+  raise RolloutError(
+      f"group {group!r}, trajectory {traj!r}, step "
+      f"{table.step_idx[i]} (row_id {table.row_id[i]}) {what}{also}: {remedy}")
+
+
+def _check_one_group(t: StepTable, traj: np.ndarray, group: np.ndarray) -> None:
+  home = np.full(traj.max() + 1, -1)
+  home[traj[::-1]] = group[::-1]  # the first row of a trajectory decides
+  _check(t, group != home[traj], "belongs to a trajectory of another group",
+         "make trajectory ids unique over the whole table")
+
+
+def _check_successors(t: StepTable, last: np.ndarray) -> None:
+  recorded, following = t.next_state_key[:-1], t.state_key[1:]
+  if recorded.dtype == object or following.dtype == object:
+    differs = np.fromiter(
+        (r is not None and r != f for r, f in zip(recorded, following,
+                                                  strict=True)),
+        bool, len(recorded))
+  else:
+    differs = recorded != following
+  bad = np.append(differs & ~last[:-1], False)
+  _check(t, bad, "has a next_state_key that is not the state of its next step",
+         "use one key function for both, or leave next_state_key empty")
+
+
+def _as_column(name: str, values: Any) -> np.ndarray:
+  if name in KEY_COLUMNS:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+      return values.reshape(-1)
+    column = object_column(list(values))
+    for i, key in enumerate(column):
+      try:
+        hash(key)
+      except TypeError:
+        raise RolloutError(
+            f"row {i} of column {name!r} holds a {type(key).__name__}, which "
+            "cannot be compared as a key: use numbers, strings or tuples of "
+            "them") from None
+    return column
+  dtype = {"step_idx": np.int64, "row_id": np.int64, "boundary": np.int8,
+           "token_start": np.int64, "token_end": np.int64, "outcome": bool,
+           "valid": bool}.get(name, np.float64)
+  if name == "boundary":
+    values = [_boundary(v) for v in values] if not isinstance(
+        values, np.ndarray) or values.dtype.kind not in "iu" else values
+  column = np.asarray(values)
+  if dtype == np.int64 and column.dtype.kind not in "iu":
+    raise RolloutError(f"column {name!r} must hold integers, one for each step;"
+                       f" got {column.dtype} (is a value missing?)")
+  if dtype is bool and column.dtype != bool:
+    raise RolloutError(f"column {name!r} must hold True or False, got "
+                       f"{column.dtype}; {name} is never inferred from a number")
+  if dtype == np.float64 and column.dtype.kind not in "iufb":
+    raise RolloutError(f"column {name!r} must hold numbers, got {column.dtype} "
+                       "(is a value missing?)")
+  if name == "boundary" and not np.isin(column, list(Boundary)).all():
+    raise RolloutError(f"column 'boundary' has values outside 0..3: "
+                       f"{sorted(set(column.tolist()) - {*Boundary}, key=repr)}")
+  return column.astype(dtype).reshape(-1)
+
+
+def _boundary(value: Any) -> int:
+  if isinstance(value, str):
+    try:
+      return Boundary[value.upper()]
+    except KeyError:
+      raise RolloutError(f"boundary {value!r} is none of none, success, failure,"
+                         " truncated") from None
+  return value
+
+
+def _outcome_from_boundary(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+  traj = factorize(arrays["traj_id"])
+  won = np.zeros(traj.max(initial=-1) + 1, bool)
+  won[traj[(arrays["boundary"] == Boundary.SUCCESS)
+           & (arrays["weight"] > 0)]] = True
+  return won[traj]
+
+
+def _next_from_following(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+  """The following step's state; None after the last step of a trajectory.
+
+  Rows of weight 0 follow nothing: a copy is not the step after its original.
+  """
+  state = arrays["state_key"]
+  traj = factorize(arrays["traj_id"])
+  order = np.lexsort((arrays["step_idx"], traj))
+  order = order[arrays["weight"][order] > 0]
+  following = np.full(len(state), None, object)
+  goes_on = traj[order][1:] == traj[order][:-1]
+  following[order[:-1][goes_on]] = state[order[1:][goes_on]]
+  return following

@@ -1,0 +1,1 @@
+"""Short mains that answer one question each."""

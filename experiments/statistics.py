@@ -1,0 +1,87 @@
+"""Numbers of learning curves over seeds, with bootstrap intervals."""
+
+from collections.abc import Sequence
+import dataclasses
+import pathlib
+
+import numpy as np
+import scipy.stats
+
+from crbc_jax.learner import records
+
+RESAMPLES = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+  """Held-out success of one run."""
+
+  env_steps: np.ndarray  # [E] int, 0 first
+  success: np.ndarray  # [E] in [0, 1]
+
+  @classmethod
+  def read(cls, run_dir: pathlib.Path, metric: str) -> "Curve":
+    """The curve of `metric`, e.g. "success_sampled", of a run folder."""
+    rows = records.read_metrics(run_dir, "eval")
+    return cls(
+      np.array([r["env_steps"] for r in rows]),
+      np.array([r[metric] for r in rows]),
+    )
+
+  def at(self, env_steps: float) -> float:
+    """Success after `env_steps`, linear between evaluations."""
+    return float(np.interp(env_steps, self.env_steps, self.success))
+
+  def area(self, budget: float) -> float:
+    """Mean height of the curve over [0, budget]."""
+    inside = self.env_steps < budget
+    x = np.append(self.env_steps[inside], budget)
+    y = np.append(self.success[inside], self.at(budget))
+    return float(np.trapezoid(y, x) / budget)
+
+  def steps_to(self, success: float) -> float:
+    """First env step at which the curve reaches `success`; inf if never."""
+    above = np.flatnonzero(self.success >= success)
+    if not len(above):
+      return np.inf
+    i = above[0]
+    if i == 0:
+      return float(self.env_steps[0])
+    return float(
+      np.interp(
+        success, self.success[i - 1 : i + 1], self.env_steps[i - 1 : i + 1]
+      )
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+  """A mean over seeds with its 95 % bootstrap interval."""
+
+  mean: float
+  low: float
+  high: float
+
+  def __str__(self) -> str:
+    return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+  @property
+  def excludes_zero(self) -> bool:
+    """Whether the interval lies on one side of 0."""
+    return self.low > 0 or self.high < 0
+
+
+def interval(values: Sequence[float]) -> Interval:
+  """Mean and 95 % percentile bootstrap interval over seeds (fixed seed)."""
+  values = np.asarray(values, float)
+  if len(values) < 2 or np.ptp(values) == 0:
+    return Interval(float(values.mean()), float(values.min()),
+                    float(values.max()))
+  found = scipy.stats.bootstrap(
+    (values,),
+    np.mean,
+    n_resamples=RESAMPLES,
+    method="percentile",
+    rng=np.random.default_rng(0),
+  ).confidence_interval
+  return Interval(float(values.mean()), float(found.low), float(found.high))

@@ -1,0 +1,32 @@
+"""Settings shared by all tests."""
+
+import os
+import pathlib
+
+# Before jax is imported; JAX_PLATFORMS=cuda in the environment wins.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import hypothesis
+import jax
+import pytest
+
+# A silent [N] + [N, M] broadcast is a bug more often than a wish.
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+hypothesis.settings.register_profile(
+  "ci", deadline=None, derandomize="CI" in os.environ
+)
+hypothesis.settings.load_profile("ci")
+
+_CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def real_data() -> pathlib.Path:
+  """The folder of public rollout logs, or a skip where there is none."""
+  path = pathlib.Path(
+    os.environ.get("CRBC_REAL_DATA") or _CHECKOUT.parent / "shared" / "data"
+  )
+  if not path.is_dir():
+    pytest.skip(f"no rollout logs at {path}; set CRBC_REAL_DATA")
+  return path

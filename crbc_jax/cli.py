@@ -7,9 +7,10 @@ import pathlib
 import re
 import sys
 
+import ml_collections
+import rich
 from absl import flags, logging
 from ml_collections import config_flags
-import rich
 from rich import progress as rich_progress
 from rich import table as rich_table
 
@@ -239,7 +240,14 @@ def _read_config(rest: list[str]):
       "config", default=config_lib.__file__, flag_values=values, sys_argv=argv
     )
     values(argv)
-    return values["config"].value.copy_and_resolve_references()
+    config = values["config"].value
+    # (A file that cannot be read raises its error at this first look.)
+    if not isinstance(config, ml_collections.ConfigDict):
+      raise UsageError(
+        "get_config() of a config file must return a ConfigDict, got "
+        f"{type(config).__name__}"
+      )
+    return config.copy_and_resolve_references()
   except (
     flags.Error,
     AttributeError,
@@ -250,6 +258,8 @@ def _read_config(rest: list[str]):
     SyntaxError,
   ) as error:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines[0].endswith("parsing config file:"):  # a traceback follows
+      lines = [f"{lines[0]} {lines[-1]}"]
     raise UsageError(
       lines[-1] if isinstance(error, OSError) else lines[0]
     ) from None

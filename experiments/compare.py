@@ -50,11 +50,16 @@ def main(argv: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument("--settings", nargs="+", choices=SETTINGS,
-                      default=list(SETTINGS))
+  parser.add_argument(
+    "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS)
+  )
   parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
-  parser.add_argument("--tuned", default="results/sweep.json",
-                      type=pathlib.Path, help="output of experiments.sweep")
+  parser.add_argument(
+    "--tuned",
+    default="results/sweep.json",
+    type=pathlib.Path,
+    help="output of experiments.sweep",
+  )
   parser.add_argument("--out", default="runs/compare", type=pathlib.Path)
   parser.add_argument("--report", action="store_true", help="do not train")
   args = parser.parse_args(argv)
@@ -120,20 +125,25 @@ def _job(out, setting, label, seed, best) -> pool.Job:
 
 def _summary(curves, budget: int) -> dict:
   """Rows of the table: one per estimator, best area first."""
-  areas = {label: [c.area(budget) for c in some]
-           for label, some in curves.items()}
+  areas = {
+    label: [c.area(budget) for c in some] for label, some in curves.items()
+  }
   rows = []
   for label, some in curves.items():
     difference = np.subtract(areas[OURS], areas[label])
-    rows.append({
-      "label": label,
-      **{f"at_{f:g}": statistics.interval([c.at(f * budget) for c in some])
-         for f in FRACTIONS},
-      "last3": statistics.interval([c.success[-3:].mean() for c in some]),
-      "area": statistics.interval(areas[label]),
-      "steps_to": [c.steps_to(THRESHOLD) for c in some],
-      "behind": statistics.interval(difference),
-    })
+    rows.append(
+      {
+        "label": label,
+        **{
+          f"at_{f:g}": statistics.interval([c.at(f * budget) for c in some])
+          for f in FRACTIONS
+        },
+        "last3": statistics.interval([c.success[-3:].mean() for c in some]),
+        "area": statistics.interval(areas[label]),
+        "steps_to": [c.steps_to(THRESHOLD) for c in some],
+        "behind": statistics.interval(difference),
+      }
+    )
   rows.sort(key=lambda r: -r["area"].mean)
   return {"budget": budget, "rows": [_plain(r) for r in rows]}
 
@@ -148,7 +158,8 @@ def _plain(row: dict) -> dict:
       value = {
         "reached": len(reached),
         "runs": len(value),
-        "median": float(np.median(value)) if len(reached) * 2 > len(value)
+        "median": float(np.median(value))
+        if len(reached) * 2 > len(value)
         else None,
       }
     plain[key] = value

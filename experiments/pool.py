@@ -3,7 +3,6 @@
 A run that has finished is not repeated; one that was cut off is resumed.
 """
 
-from collections.abc import Mapping, Sequence
 import dataclasses
 import itertools
 import json
@@ -12,6 +11,7 @@ import pathlib
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.progress import (

@@ -1,8 +1,8 @@
 """Numbers of learning curves over seeds, with bootstrap intervals."""
 
-from collections.abc import Sequence
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.stats
@@ -75,8 +75,9 @@ def interval(values: Sequence[float]) -> Interval:
   """Mean and 95 % percentile bootstrap interval over seeds (fixed seed)."""
   values = np.asarray(values, float)
   if len(values) < 2 or np.ptp(values) == 0:
-    return Interval(float(values.mean()), float(values.min()),
-                    float(values.max()))
+    return Interval(
+      float(values.mean()), float(values.min()), float(values.max())
+    )
   found = scipy.stats.bootstrap(
     (values,),
     np.mean,

@@ -5,7 +5,7 @@ rate and the one option that matters most for it (w_S of CRBC, omega of
 GraphGPO, the step weight of GiGPO, the prior of RTMC), by area under the
 held-out curve on 6x6 levels. The seeds are not those of the comparison.
 
-  python -m experiments.sweep            # 90 runs of 250,000 steps, 15-25 min
+  python -m experiments.sweep            # 120 runs of 250,000 steps, 20-30 min
   python -m experiments.sweep --report   # the table from finished runs
 
 Writes results/sweep.json, which `experiments.compare` reads.
@@ -22,7 +22,7 @@ from rich.table import Table
 from crbc_jax.learner.records import write_json
 from experiments import pool, statistics
 
-LEARNING_RATES = (1e-3, 2e-3, 3e-3)
+LEARNING_RATES = (1e-3, 2e-3, 3e-3, 5e-3)
 SEEDS = (100, 101)
 ENV_STEPS = 250_000
 EVAL_EVERY = 25_000
@@ -64,11 +64,13 @@ def main(argv: list[str] | None = None) -> None:
     for rate in LEARNING_RATES
   ]
   if not args.report:
-    pool.run_all([
-      _job(args.out, estimator, rate, seed)
-      for seed in SEEDS
-      for _, estimator, rate in cells
-    ])
+    pool.run_all(
+      [
+        _job(args.out, estimator, rate, seed)
+        for seed in SEEDS
+        for _, estimator, rate in cells
+      ]
+    )
   rows = []
   for label, estimator, rate in cells:
     areas = [
@@ -77,15 +79,19 @@ def main(argv: list[str] | None = None) -> None:
       ).area(ENV_STEPS)
       for seed in SEEDS
     ]
-    rows.append({
-      "label": label,
-      "estimator": estimator,
-      "learning_rate": rate,
-      "area": float(np.mean(areas)),
-      "areas": areas,
-    })
+    rows.append(
+      {
+        "label": label,
+        "estimator": estimator,
+        "learning_rate": rate,
+        "area": float(np.mean(areas)),
+        "areas": areas,
+      }
+    )
   best = {
-    label: max((r for r in rows if r["label"] == label), key=lambda r: r["area"])
+    label: max(
+      (r for r in rows if r["label"] == label), key=lambda r: r["area"]
+    )
     for label in VARIANTS
   }
   write_json(
@@ -124,10 +130,13 @@ def _table(rows, best) -> Table:
     table.add_column(f"lr {rate:g}", justify="right")
   for label, estimators in VARIANTS.items():
     for estimator in estimators:
-      cells = [r for r in rows
-               if (r["label"], r["estimator"]) == (label, estimator)]
-      table.add_row(estimator, *(
-        f"{r['area']:.3f}{'*' if r is best[label] else ''}" for r in cells))
+      cells = [
+        r for r in rows if (r["label"], r["estimator"]) == (label, estimator)
+      ]
+      table.add_row(
+        estimator,
+        *(f"{r['area']:.3f}{'*' if r is best[label] else ''}" for r in cells),
+      )
   return table
 
 

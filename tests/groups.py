@@ -4,10 +4,10 @@ No logic of the kernels lives here: rollouts become rows one by one, and
 results come back through `GroupBatch.to_rows`.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from fractions import Fraction
 import functools
 import random
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from fractions import Fraction
 
 import jax
 import numpy as np

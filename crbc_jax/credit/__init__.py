@@ -1,1 +1,1 @@
-"""TODO"""
+"""Step credit: pure functions on one group, batched once."""

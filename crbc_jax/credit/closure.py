@@ -37,8 +37,9 @@ def exact_values(process: EmpiricalProcess, *, beta: float) -> Values:
   return Values(v=v, q=backup(process, v, beta=beta))
 
 
-def finite_values(process: EmpiricalProcess, *, beta: float,
-                  depths: tuple[int, ...]) -> Values:
+def finite_values(
+  process: EmpiricalProcess, *, beta: float, depths: tuple[int, ...]
+) -> Values:
   """V^K and Q^K for several finite depths from one scan.
 
     Q^0 = mean return over the visits to (s,a),  V^0 = the same over s
@@ -66,12 +67,14 @@ def finite_values(process: EmpiricalProcess, *, beta: float,
   index = jnp.asarray(depths)
   previous = levels[jnp.maximum(index - 1, 0)]
   q = jax.vmap(lambda v: backup(process, v, beta=beta))(previous)
-  return Values(v=levels[index],
-                q=jnp.where((index == 0)[:, None], q0[None], q))
+  return Values(
+    v=levels[index], q=jnp.where((index == 0)[:, None], q0[None], q)
+  )
 
 
-def values_at(process: EmpiricalProcess, *, beta: float,
-              depth: float) -> Values:
+def values_at(
+  process: EmpiricalProcess, *, beta: float, depth: float
+) -> Values:
   """Values at one depth: 0, 1, 2, ... or `EXACT` (infinity)."""
   check_depth(depth)
   if math.isinf(depth):
@@ -80,15 +83,17 @@ def values_at(process: EmpiricalProcess, *, beta: float,
   return Values(v=levels.v[0], q=levels.q[0])
 
 
-def backup(process: EmpiricalProcess, v: chex.Array, *,
-           beta: float) -> chex.Array:
+def backup(
+  process: EmpiricalProcess, v: chex.Array, *, beta: float
+) -> chex.Array:
   """(B V)(s,a): mean over observed transitions of payoff + beta V(x); [M]."""
   target = process.row_gain + beta * _value_of_next(process, v)
   return _pair_mean(process, target)
 
 
-def bellman_residual(process: EmpiricalProcess, v: chex.Array, *,
-                     beta: float) -> chex.Array:
+def bellman_residual(
+  process: EmpiricalProcess, v: chex.Array, *, beta: float
+) -> chex.Array:
   """max_s |gain + beta M V - V|: how well the solve closed; a scalar."""
   following = process.gain + beta * solvers.matvec(process.matrix, v)
   return jnp.max(jnp.abs(following - v))
@@ -96,8 +101,13 @@ def bellman_residual(process: EmpiricalProcess, v: chex.Array, *,
 
 def check_depth(depth: float) -> None:
   """Raises ValueError unless depth is a whole number >= 0 or infinity."""
-  if isinstance(depth, bool) or not isinstance(depth, (int, float)) or not (
-      math.isinf(depth) and depth > 0 or depth >= 0 and depth == int(depth)):
+  whole = (
+    isinstance(depth, (int, float))
+    and not isinstance(depth, bool)
+    and depth >= 0
+    and (math.isinf(depth) or depth == int(depth))
+  )
+  if not whole:
     raise ValueError(f"depth must be 0, 1, 2, ... or inf, got {depth!r}")
 
 
@@ -107,13 +117,17 @@ def _value_of_next(process: EmpiricalProcess, v: chex.Array) -> chex.Array:
 
 
 def _pair_mean(process: EmpiricalProcess, rows: chex.Array) -> chex.Array:
-  total = jax.ops.segment_sum(jnp.where(process.row_mask, rows, 0.0),
-                              process.row_pair, process.pair_count.shape[0])
+  total = jax.ops.segment_sum(
+    jnp.where(process.row_mask, rows, 0.0),
+    process.row_pair,
+    process.pair_count.shape[0],
+  )
   return total / jnp.maximum(process.pair_count, 1.0)
 
 
 def _visit_means(process: EmpiricalProcess):
   q0 = _pair_mean(process, process.row_return)
-  total = jax.ops.segment_sum(process.row_return, process.row_state,
-                              process.state_count.shape[0])
+  total = jax.ops.segment_sum(
+    process.row_return, process.row_state, process.state_count.shape[0]
+  )
   return total / jnp.maximum(process.state_count, 1.0), q0

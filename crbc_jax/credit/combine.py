@@ -13,9 +13,16 @@ SINGLETONS = ("zero", "raw")
 TRAJECTORY_TERMS = ("grpo", "rloo")
 
 
-def centred_scores(values: chex.Array, segment: chex.Array, mask: chex.Array,
-                   num_segments: int, *, norm: str = "mean_std",
-                   eps: float = 1e-6, singleton: str = "zero") -> chex.Array:
+def centred_scores(
+  values: chex.Array,
+  segment: chex.Array,
+  mask: chex.Array,
+  num_segments: int,
+  *,
+  norm: str = "mean_std",
+  eps: float = 1e-6,
+  singleton: str = "zero",
+) -> chex.Array:
   """(x - mean) / (std + eps) inside each segment, std with ddof 1.
 
   Values that are all equal in a segment give exactly 0, whatever rounding
@@ -47,9 +54,9 @@ def centred_scores(values: chex.Array, segment: chex.Array, mask: chex.Array,
   return scores
 
 
-def segment_moments(values: chex.Array, segment: chex.Array, mask: chex.Array,
-                    num_segments: int
-                    ) -> tuple[chex.Array, chex.Array, chex.Array]:
+def segment_moments(
+  values: chex.Array, segment: chex.Array, mask: chex.Array, num_segments: int
+) -> tuple[chex.Array, chex.Array, chex.Array]:
   """Count, mean and standard deviation (ddof 1) of each segment.
 
   The deviation is exactly 0 where there is only one value or all are equal up
@@ -70,10 +77,12 @@ def segment_moments(values: chex.Array, segment: chex.Array, mask: chex.Array,
 
   count = total(mask.astype(jnp.float32))
   mean = total(safe) / jnp.maximum(count, 1.0)
-  low = jax.ops.segment_min(jnp.where(mask, values, jnp.inf), segment,
-                            num_segments)
-  high = jax.ops.segment_max(jnp.where(mask, values, -jnp.inf), segment,
-                             num_segments)
+  low = jax.ops.segment_min(
+    jnp.where(mask, values, jnp.inf), segment, num_segments
+  )
+  high = jax.ops.segment_max(
+    jnp.where(mask, values, -jnp.inf), segment, num_segments
+  )
   centred = jnp.where(mask, safe - mean[segment], 0.0)
   variance = total(centred**2) / jnp.maximum(count - 1.0, 1.0)
   size = jnp.maximum(jnp.abs(high), jnp.abs(low))
@@ -87,13 +96,19 @@ def trajectory_scores(group: GroupArrays, *, signal: str) -> chex.Array:
   """Score of each trajectory [G]: success as 1/0, or its summed reward."""
   success = (group.boundary == Boundary.SUCCESS).astype(jnp.float32)
   row = success if signal == "outcome" else group.reward
-  return jax.ops.segment_sum(jnp.where(group.mask, row, 0.0), group.traj,
-                             group.traj_mask.shape[0])
+  return jax.ops.segment_sum(
+    jnp.where(group.mask, row, 0.0), group.traj, group.traj_mask.shape[0]
+  )
 
 
-def trajectory_term(group: GroupArrays, *, kind: str = "grpo",
-                    signal: str = "outcome", singleton: str = "zero",
-                    eps: float = 1e-6) -> chex.Array:
+def trajectory_term(
+  group: GroupArrays,
+  *,
+  kind: str = "grpo",
+  signal: str = "outcome",
+  singleton: str = "zero",
+  eps: float = 1e-6,
+) -> chex.Array:
   """A^G of each row [R]: its trajectory's score against the group's.
 
     grpo  (R - mean) / (std + eps), std with ddof 1, once per trajectory
@@ -110,17 +125,24 @@ def trajectory_term(group: GroupArrays, *, kind: str = "grpo",
   scores = trajectory_scores(group, signal=signal)
   count = jnp.sum(group.traj_mask.astype(jnp.float32))
   centred = centred_scores(
-      scores, jnp.zeros_like(group.traj_mask, jnp.int32), group.traj_mask, 1,
-      norm="mean_std" if kind == "grpo" else "mean", eps=eps,
-      singleton=singleton)
+    scores,
+    jnp.zeros_like(group.traj_mask, jnp.int32),
+    group.traj_mask,
+    1,
+    norm="mean_std" if kind == "grpo" else "mean",
+    eps=eps,
+    singleton=singleton,
+  )
   if kind == "rloo":
-    centred = centred * jnp.where(count > 1, count / jnp.maximum(count - 1, 1),
-                                  1.0)
+    centred = centred * jnp.where(
+      count > 1, count / jnp.maximum(count - 1, 1), 1.0
+    )
   return jnp.where(group.mask, centred[group.traj], 0.0)
 
 
-def normalised_step_credit(process: EmpiricalProcess, values: Values, *,
-                           sigma_min: float) -> tuple[chex.Array, chex.Array]:
+def normalised_step_credit(
+  process: EmpiricalProcess, values: Values, *, sigma_min: float
+) -> tuple[chex.Array, chex.Array]:
   """A^S of each pair, and which anchors may give credit (CRBC's read-out).
 
     sigma(s)^2 = sum_a mu(a|s) (Q(s,a) - V(s))^2     population variance
@@ -139,17 +161,20 @@ def normalised_step_credit(process: EmpiricalProcess, values: Values, *,
   num_states = process.state_count.shape[0]
   seen = process.pair_count > 0
   gap = jnp.where(seen, values.q - values.v[process.pair_state], 0.0)
-  actions = jax.ops.segment_sum(seen.astype(jnp.int32), process.pair_state,
-                                num_states)
+  actions = jax.ops.segment_sum(
+    seen.astype(jnp.int32), process.pair_state, num_states
+  )
   gate = actions >= 2
-  variance = jax.ops.segment_sum(process.behaviour * gap**2,
-                                 process.pair_state, num_states)
+  variance = jax.ops.segment_sum(
+    process.behaviour * gap**2, process.pair_state, num_states
+  )
   sigma = jnp.sqrt(jnp.maximum(variance, sigma_min**2))
   credit = gap / sigma[process.pair_state]
   return jnp.where(gate[process.pair_state] & seen, credit, 0.0), gate
 
 
-def combine(trajectory: chex.Array, step: chex.Array, *, w_group: float,
-            w_step: float) -> chex.Array:
+def combine(
+  trajectory: chex.Array, step: chex.Array, *, w_group: float, w_step: float
+) -> chex.Array:
   """A = w_G A^G + w_S A^S, per row."""
   return w_group * trajectory + w_step * step

@@ -1,5 +1,7 @@
 """What a batch offered to credit: group sizes, live share, outcomes."""
 
+import itertools
+
 import numpy as np
 
 from crbc_jax.types import Boundary, GroupArrays, StepCredit
@@ -48,6 +50,6 @@ def batch_diagnostics(
     "residual": np.max(credit.aux.get("residual", 0.0)),
   }
   edges = (*SIZE_BINS, np.inf)
-  for low, high in zip(edges[:-1], edges[1:], strict=True):
+  for low, high in itertools.pairwise(edges):
     result[f"group_size_{low}"] = ((size >= low) & (size < high)).sum() / rows
   return {name: float(value) for name, value in result.items()}

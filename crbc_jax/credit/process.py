@@ -13,8 +13,13 @@ SIGNALS = ("outcome", "observed")
 TRUNCATIONS = ("failure", "bootstrap")
 
 
-def build_process(group: GroupArrays, *, beta: float, signal: str = "outcome",
-                  truncation: str = "failure") -> EmpiricalProcess:
+def build_process(
+  group: GroupArrays,
+  *,
+  beta: float,
+  signal: str = "outcome",
+  truncation: str = "failure",
+) -> EmpiricalProcess:
   """Counts, behaviour policy, transitions and payoffs of one group.
 
     mu(a|s) = N(s,a) / N(s)
@@ -43,8 +48,10 @@ def build_process(group: GroupArrays, *, beta: float, signal: str = "outcome",
   check_choice("signal", signal, SIGNALS)
   check_choice("truncation", truncation, TRUNCATIONS)
   if truncation == "bootstrap" and isinstance(beta, (int, float)) and beta >= 1:
-    raise ValueError("truncation='bootstrap' needs beta < 1: at 1 a truncated "
-                     "loop never ends and its value is not defined")
+    raise ValueError(
+      "truncation='bootstrap' needs beta < 1: at 1 a truncated "
+      "loop never ends and its value is not defined"
+    )
   check_group(group)
   num_states, num_pairs = group.state_mask.shape[0], group.pair_mask.shape[0]
   visits = group.mask.astype(jnp.float32)
@@ -53,34 +60,43 @@ def build_process(group: GroupArrays, *, beta: float, signal: str = "outcome",
   per_visit = 1.0 / jnp.maximum(state_count, 1.0)
 
   succeeded = group.boundary == Boundary.SUCCESS
-  payoff = (beta * succeeded.astype(jnp.float32) if signal == "outcome"
-            else group.reward)
+  payoff = (
+    beta * succeeded.astype(jnp.float32)
+    if signal == "outcome"
+    else group.reward
+  )
   row_gain = jnp.where(group.mask, payoff, 0.0)
   goes_on = group.boundary == Boundary.NONE
   if truncation == "bootstrap":
     goes_on |= group.boundary == Boundary.TRUNCATED
   row_next = jnp.where(group.mask & goes_on, group.next_state, num_states)
 
-  successors = jnp.zeros((num_states, num_states + 1)).at[
-      group.state, row_next].add(visits)
+  successors = (
+    jnp.zeros((num_states, num_states + 1))
+    .at[group.state, row_next]
+    .add(visits)
+  )
   return EmpiricalProcess(
-      state_count=state_count,
-      pair_count=pair_count,
-      behaviour=pair_count * per_visit[group.pair_state],
-      matrix=successors[:, :num_states] * per_visit[:, None],
-      gain=jax.ops.segment_sum(row_gain, group.state, num_states) * per_visit,
-      pair_state=group.pair_state,
-      row_pair=group.pair,
-      row_state=group.state,
-      row_next=row_next,
-      row_gain=row_gain,
-      row_return=discounted_returns(row_gain, group.traj, group.mask,
-                                    discount=beta),
-      row_mask=group.mask)
+    state_count=state_count,
+    pair_count=pair_count,
+    behaviour=pair_count * per_visit[group.pair_state],
+    matrix=successors[:, :num_states] * per_visit[:, None],
+    gain=jax.ops.segment_sum(row_gain, group.state, num_states) * per_visit,
+    pair_state=group.pair_state,
+    row_pair=group.pair,
+    row_state=group.state,
+    row_next=row_next,
+    row_gain=row_gain,
+    row_return=discounted_returns(
+      row_gain, group.traj, group.mask, discount=beta
+    ),
+    row_mask=group.mask,
+  )
 
 
-def discounted_returns(reward: chex.Array, traj: chex.Array, mask: chex.Array,
-                       *, discount: float) -> chex.Array:
+def discounted_returns(
+  reward: chex.Array, traj: chex.Array, mask: chex.Array, *, discount: float
+) -> chex.Array:
   """G_t = r_t + discount * G_{t+1} inside each trajectory.
 
   Args:
@@ -100,12 +116,14 @@ def discounted_returns(reward: chex.Array, traj: chex.Array, mask: chex.Array,
     return (earlier[0] + earlier[1] * later[0], earlier[1] * later[1])
 
   returns, _ = jax.lax.associative_scan(
-      compose, (jnp.where(mask, reward, 0.0), factor), reverse=True)
+    compose, (jnp.where(mask, reward, 0.0), factor), reverse=True
+  )
   return returns
 
 
-def transition_probs(group: GroupArrays,
-                     process: EmpiricalProcess) -> chex.Array:
+def transition_probs(
+  group: GroupArrays, process: EmpiricalProcess
+) -> chex.Array:
   """P(x|s,a) as a dense array [M, N + 2]: interior, success, failure.
 
   Truncation as failure unless the process bootstraps it. Rows of padded pairs
@@ -113,17 +131,32 @@ def transition_probs(group: GroupArrays,
   """
   num_pairs, num_states = group.pair_mask.shape[0], group.state_mask.shape[0]
   success = group.boundary == Boundary.SUCCESS
-  target = jnp.where(process.row_next < num_states, process.row_next,
-                     jnp.where(success, num_states, num_states + 1))
-  counts = jnp.zeros((num_pairs, num_states + 2)).at[group.pair, target].add(
-      group.mask.astype(jnp.float32))
+  target = jnp.where(
+    process.row_next < num_states,
+    process.row_next,
+    jnp.where(success, num_states, num_states + 1),
+  )
+  counts = (
+    jnp.zeros((num_pairs, num_states + 2))
+    .at[group.pair, target]
+    .add(group.mask.astype(jnp.float32))
+  )
   return counts / jnp.maximum(process.pair_count, 1.0)[:, None]
 
 
 def check_group(group: GroupArrays) -> None:
   """Static shape and type checks on entry to a kernel."""
-  rows = [group.state, group.pair, group.next_state, group.traj, group.step,
-          group.boundary, group.reward, group.valid, group.mask]
+  rows = [
+    group.state,
+    group.pair,
+    group.next_state,
+    group.traj,
+    group.step,
+    group.boundary,
+    group.reward,
+    group.valid,
+    group.mask,
+  ]
   chex.assert_rank(rows, 1)
   chex.assert_equal_shape(rows)
   chex.assert_equal_shape([group.pair_state, group.pair_mask])
@@ -139,5 +172,6 @@ def check_discount(name: str, value: float) -> None:
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
   """Raises ValueError unless `value` is one of `choices`."""
   if value not in choices:
-    raise ValueError(f"{name} must be one of {', '.join(choices)}; got "
-                     f"{value!r}")
+    raise ValueError(
+      f"{name} must be one of {', '.join(choices)}; got {value!r}"
+    )

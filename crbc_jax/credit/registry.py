@@ -1,11 +1,11 @@
 """Estimators by name; options are checked, never swallowed."""
 
 import ast
-from collections.abc import Callable
 import difflib
 import functools
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,12 +18,12 @@ from crbc_jax.credit.estimators.rtmc import rtmc
 from crbc_jax.types import Estimator, GroupArrays, StepCredit
 
 ESTIMATORS: dict[str, Estimator] = {
-    "crbc": crbc,
-    "gigpo": gigpo,
-    "graphgpo": graphgpo,
-    "grpo": grpo,
-    "rloo": rloo,
-    "rtmc": rtmc,
+  "crbc": crbc,
+  "gigpo": gigpo,
+  "graphgpo": graphgpo,
+  "grpo": grpo,
+  "rloo": rloo,
+  "rtmc": rtmc,
 }
 
 
@@ -47,16 +47,19 @@ def make_estimator(name: str, **options: Any) -> Estimator:
   known = estimator_options(name)
   for option in options:
     if option not in known:
-      raise ValueError(f"estimator {name!r} has no option {option!r}"
-                       f"{_suggest(option, known)}; it has: {', '.join(known)}")
+      raise ValueError(
+        f"estimator {name!r} has no option {option!r}"
+        f"{_suggest(option, known)}; it has: {', '.join(known)}"
+      )
   bound = functools.partial(function, **options)
   # Range checks of options run while tracing; trace once, on nothing.
   jax.eval_shape(bound, _smallest_group())
   return bound
 
 
-def make_credit_fn(name: str, **options: Any
-                   ) -> Callable[[GroupArrays], StepCredit]:
+def make_credit_fn(
+  name: str, **options: Any
+) -> Callable[[GroupArrays], StepCredit]:
   """Batched, jitted estimator: `GroupArrays` [B, ...] -> StepCredit [B, R]."""
   return jax.jit(jax.vmap(make_estimator(name, **options)))
 
@@ -69,33 +72,41 @@ def parse_estimator(text: str) -> tuple[str, dict[str, Any]]:
   Raises:
     ValueError: the text is not of that form.
   """
-  form = f'estimator {text!r} is not of the form name or name(option=value)'
+  form = f"estimator {text!r} is not of the form name or name(option=value)"
   try:
     node = ast.parse(text.strip(), mode="eval").body
   except SyntaxError:
     raise ValueError(form) from None
   if isinstance(node, ast.Name):
     return node.id, {}
-  if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-          and not node.args and all(k.arg for k in node.keywords)):
+  if not (
+    isinstance(node, ast.Call)
+    and isinstance(node.func, ast.Name)
+    and not node.args
+    and all(k.arg for k in node.keywords)
+  ):
     raise ValueError(form)
-  options = {}
+  options: dict[str, Any] = {}
   for keyword in node.keywords:
+    assert keyword.arg is not None  # `**` was refused above
     if isinstance(keyword.value, ast.Name) and keyword.value.id == "inf":
       options[keyword.arg] = math.inf
       continue
     try:
       options[keyword.arg] = ast.literal_eval(keyword.value)
     except ValueError:
-      raise ValueError(f"{form}: option {keyword.arg!r} is not a literal "
-                       "(quote strings)") from None
+      raise ValueError(
+        f"{form}: option {keyword.arg!r} is not a literal (quote strings)"
+      ) from None
   return node.func.id, options
 
 
 def _lookup(name: str) -> Estimator:
   if name not in ESTIMATORS:
-    raise ValueError(f"unknown estimator {name!r}{_suggest(name, ESTIMATORS)}; "
-                     f"known: {', '.join(sorted(ESTIMATORS))}")
+    raise ValueError(
+      f"unknown estimator {name!r}{_suggest(name, ESTIMATORS)}; "
+      f"known: {', '.join(sorted(ESTIMATORS))}"
+    )
   return ESTIMATORS[name]
 
 
@@ -108,9 +119,18 @@ def _smallest_group() -> GroupArrays:
   def array(dtype):
     return jax.ShapeDtypeStruct((1,), dtype)
 
-  integers = ("state", "pair", "next_state", "traj", "step", "boundary",
-              "pair_state")
+  integers = (
+    "state",
+    "pair",
+    "next_state",
+    "traj",
+    "step",
+    "boundary",
+    "pair_state",
+  )
   flags = ("valid", "mask", "pair_mask", "state_mask", "traj_mask")
-  return GroupArrays(reward=array("float32"),
-                     **{n: array("int32") for n in integers},
-                     **{n: array("bool") for n in flags})
+  return GroupArrays(
+    reward=array("float32"),
+    **{n: array("int32") for n in integers},
+    **{n: array("bool") for n in flags},
+  )

@@ -72,7 +72,8 @@ def stationary_values(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Values without a step limit, by one dense linear solve.
 
-  For a few thousand states at most. The limit of `policy_values` for a growing horizon: the least solution of
+  For a few thousand states at most. The limit of `policy_values` for a growing
+  horizon: the least solution of
 
     V(s) = beta sum_e w(e|s) x(next_state[s, e]),
     w(e|s) = sum_a policy(a|s) Pr(e|a),

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Collect, credit, update: training with exact resume."""

@@ -96,7 +96,7 @@ def get_config() -> ml_collections.ConfigDict:
 
 def flat_items(config: ml_collections.ConfigDict) -> dict[str, Any]:
   """Every value by its dotted key, in order."""
-  items = {}
+  items: dict[str, Any] = {}
   for key, value in config.items():
     if isinstance(value, ml_collections.ConfigDict):
       items |= {f"{key}.{k}": v for k, v in flat_items(value).items()}

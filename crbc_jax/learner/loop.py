@@ -1,10 +1,10 @@
 """The training loop: collect -> credit -> update, with exact resume."""
 
-from collections.abc import Callable
 import dataclasses
 import json
 import pathlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -32,8 +32,7 @@ class RunError(RuntimeError):
 
 
 class NonFiniteError(RunError):
-  """Something stopped being a finite number; says what, where, and where the
-  last good checkpoint is."""
+  """A number stopped being finite; says which, and the last good checkpoint."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -72,7 +72,8 @@ def play_episode(
   step = jax.jit(env.step)
   logits_of = jax.jit(current.logits_fn)
   now, key = env.reset(level), jax.random.key(seed)
-  states, actions, boundary = [now], [], Boundary.NONE
+  states, boundary = [now], Boundary.NONE
+  actions: list[int] = []
   while boundary == Boundary.NONE:
     action_key, env_key = jax.random.split(
       jax.random.fold_in(key, len(actions))

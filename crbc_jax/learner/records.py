@@ -1,8 +1,8 @@
 """A run's records: metrics.jsonl, TensorBoard, JSON files, the curve."""
 
-from collections.abc import Iterator
 import json
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 from crbc_jax.envs.sokoban_levels import write_text
@@ -30,7 +30,8 @@ class Records:
 
       self._writer = tensorboardX.SummaryWriter(
         str(folder / "tensorboard"),
-        purge_step=after_update + 1 if after_update else None,
+        # TensorBoard hides what an earlier process wrote from there on.
+        purge_step=kept[-1]["env_steps"] + 1 if kept else 0,
       )
 
   def __enter__(self) -> "Records":

@@ -124,7 +124,7 @@ def _level_sets(config) -> tuple[LevelSet, LevelSet]:
 
 
 def _split_by_layout(levels: LevelSet) -> tuple[LevelSet, LevelSet]:
-  """Every 10th layout is held out; layouts equal up to symmetry stay together."""
+  """Holds out every 10th layout; symmetric layouts stay together."""
   symmetries = sokoban_generator.grid_symmetries(levels.height, levels.width)
   codes = levels.walls + 2 * levels.targets
   keys = [sokoban_generator.layout_key(code, symmetries) for code in codes]

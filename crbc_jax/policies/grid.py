@@ -1,12 +1,13 @@
 """A Flax policy for grid worlds: an MLP on a crop centred on the player."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import chex
-from flax import nnx
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
 from crbc_jax.envs.sokoban import Level, Sokoban, State
 
@@ -63,10 +64,7 @@ class GridPolicy(nnx.Module):
   ):
     sizes = (features, *hidden)
     self.hidden = nnx.List(
-      [
-        nnx.Linear(a, b, rngs=rngs)
-        for a, b in zip(sizes[:-1], sizes[1:], strict=True)
-      ]
+      [nnx.Linear(a, b, rngs=rngs) for a, b in itertools.pairwise(sizes)]
     )
     # A small last layer starts the policy near uniform.
     self.logits = nnx.Linear(
@@ -79,6 +77,7 @@ class GridPolicy(nnx.Module):
     )
 
   def __call__(self, features: chex.Array) -> chex.Array:
+    """Logits [..., A] of flattened crops [..., features]."""
     for layer in self.hidden:
       features = jax.nn.relu(layer(features))
     return self.logits(features)

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Tables and figures."""

@@ -1,14 +1,12 @@
 """Figures, the same colour and marker for one estimator everywhere."""
 
-from collections.abc import Mapping, Sequence
 import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402  (after the backend)
+from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, safe for colour-blind readers.
 STYLES = {
@@ -34,13 +32,8 @@ def learning_curves(
     panels: title -> estimator -> one {"env_steps", "success"} per seed.
     path: without suffix; writes .png and .svg.
   """
-  figure, axes = plt.subplots(
-    1,
-    len(panels),
-    figsize=(4.6 * len(panels), 3.8),
-    squeeze=False,
-    layout="constrained",
-  )
+  figure = Figure(figsize=(4.6 * len(panels), 3.8), layout="constrained")
+  axes = figure.subplots(1, len(panels), squeeze=False)
   for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
     for label, seeds in curves.items():
       colour, marker = STYLES.get(label, ("#444444", "."))
@@ -74,9 +67,67 @@ def learning_curves(
   save(figure, path)
 
 
-def save(figure, path: pathlib.Path) -> None:
-  """Writes `path`.png and `path`.svg and closes the figure."""
+def against_depth(
+  panels: Mapping[str, tuple[Sequence[Any], Mapping[str, float]]],
+  path: pathlib.Path,
+  *,
+  depths: Sequence[float],
+  rows: int,
+  ylabel: str,
+) -> None:
+  """A quantity of CRBC against depth, other estimators as dashed lines.
+
+  Args:
+    panels: title -> ((mean, low, high) at each depth, estimator -> value).
+    path: without suffix; writes .png and .svg.
+    depths: in the order of the values; inf is the closure.
+    rows: rows of panels.
+    ylabel: what is shown, in [0, 1].
+  """
+  columns = -(-len(panels) // rows)
+  figure = Figure(
+    figsize=(1.2 + 3.1 * columns, 2.8 * rows), layout="constrained"
+  )
+  axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+  place = np.arange(len(depths))
+  colour = STYLES["CRBC exact"][0]
+  for axis, (title, (levels, others)) in zip(
+    axes.reshape(-1), panels.items(), strict=True
+  ):
+    mean, low, high = np.array(levels).T
+    axis.fill_between(place, low, high, color=colour, alpha=0.2, lw=0)
+    axis.plot(place, mean, "o-", color=colour, label="CRBC")
+    for label, value in others.items():
+      axis.plot(
+        place,
+        np.full(len(place), value),
+        color=STYLES[label][0],
+        marker=STYLES[label][1],
+        markersize=4,
+        ls="--",
+        lw=1,
+        label=label,
+      )
+    axis.set_title(title, fontsize=9)
+    axis.set_xticks(place, [f"{d:g}".replace("inf", "∞") for d in depths])
+    axis.set_ylim(0, 1)
+    axis.grid(axis="y", lw=0.4)
+  figure.supxlabel("depth of the closure", fontsize=10)
+  figure.supylabel(ylabel, fontsize=10)
+  handles, labels = axes[0, 0].get_legend_handles_labels()
+  figure.legend(
+    handles,
+    labels,
+    loc="outside upper center",
+    ncols=len(labels),
+    frameon=False,
+  )
+  save(figure, path)
+
+
+def save(figure: Figure, path: pathlib.Path) -> None:
+  """Writes `path`.png and `path`.svg; the same figure gives the same bytes."""
   path.parent.mkdir(parents=True, exist_ok=True)
-  for suffix in (".png", ".svg"):
-    figure.savefig(path.with_suffix(suffix), dpi=150)
-  plt.close(figure)
+  figure.savefig(path.with_suffix(".png"), dpi=150)
+  with matplotlib.rc_context({"svg.hashsalt": path.name}):
+    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})

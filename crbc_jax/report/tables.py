@@ -19,7 +19,7 @@ def estimators() -> Table:
   table.add_column("what it does")
   table.add_column("options and defaults")
   for name in sorted(registry.ESTIMATORS):
-    summary = inspect.getdoc(registry.ESTIMATORS[name]).splitlines()[0]
+    summary = (inspect.getdoc(registry.ESTIMATORS[name]) or "").split("\n")[0]
     options = registry.estimator_options(name)
     table.add_row(
       name, summary, ", ".join(f"{k}={v!r}" for k, v in options.items())

@@ -1,1 +1,1 @@
-"""TODO"""
+"""What happened, as a table; interning and padding (host side)."""

@@ -73,10 +73,12 @@ def grow_shape(shape: BatchShape | None, needed: BatchShape) -> BatchShape:
   then at most a handful, however the batches vary.
   """
   current = shape or BatchShape(0, 0, 0, 0, 0)
-  return BatchShape(*(c if n <= c else next_rung(n, smallest=1 if i in (0, 4)
-                                                 else 8)
-                      for i, (c, n) in enumerate(zip(current, needed,
-                                                     strict=True))))
+  return BatchShape(
+    *(
+      c if n <= c else next_rung(n, smallest=1 if i in (0, 4) else 8)
+      for i, (c, n) in enumerate(zip(current, needed, strict=True))
+    )
+  )
 
 
 def intern_table(table: StepTable) -> Interned:
@@ -88,8 +90,10 @@ def intern_table(table: StepTable) -> Interned:
   order = table_lib.canonical_order(table)
   if not len(order):
     raise table_lib.RolloutError(
-        "no row has a positive weight; there is nothing to credit")
-  t = table.take(order)
+      "no row has a positive weight; there is nothing to credit"
+    )
+  in_order = np.array_equal(order, np.arange(len(table)))
+  t = table if in_order else table.take(order)
   group = table_lib.factorize(t.group_id)
   traj_code = table_lib.factorize(t.traj_id)
   size = len(t)
@@ -117,61 +121,78 @@ def intern_table(table: StepTable) -> Interned:
 
   counts = np.diff(np.append(group_row, size))
   needed = BatchShape(
-      groups=len(group_row), rows=int(counts.max()),
-      anchors=int(state.max()) + 1, pairs=int(pair.max()) + 1,
-      rollouts=int((traj - traj[group_row][group]).max()) + 1)
+    groups=len(group_row),
+    rows=int(counts.max()),
+    anchors=int(state.max()) + 1,
+    pairs=int(pair.max()) + 1,
+    rollouts=int((traj - traj[group_row][group]).max()) + 1,
+  )
   return Interned(
-      order=order, group=group, column=rows - group_row[group], state=state,
-      pair=pair, next_state=next_state, traj=traj - traj[group_row][group],
-      step=rows - traj_row[traj], needed=needed)
+    order=order,
+    group=group,
+    column=rows - group_row[group],
+    state=state,
+    pair=pair,
+    next_state=next_state,
+    traj=traj - traj[group_row][group],
+    step=rows - traj_row[traj],
+    needed=needed,
+  )
 
 
-def pad_groups(table: StepTable, interned: Interned,
-               shape: BatchShape) -> GroupBatch:
+def pad_groups(
+  table: StepTable, interned: Interned, shape: BatchShape
+) -> GroupBatch:
   """Pads interned rows to `shape`.
 
   Raises:
     ValueError: an axis of `shape` is smaller than the table needs.
   """
-  if any(have < need for have, need in zip(shape, interned.needed,
-                                           strict=True)):
+  if any(
+    have < need for have, need in zip(shape, interned.needed, strict=True)
+  ):
     raise ValueError(f"shape {shape} is smaller than needed {interned.needed}")
   b, r, n, m, g = shape
-  at = (interned.group, interned.column)
+  at = interned.group * r + interned.column  # flat position in [B, R]
 
-  def padded(values, dtype):
-    out = np.zeros((b, r), dtype)
+  def padded(values, dtype, fill=0):
+    out = np.full(b * r, fill, dtype)
     out[at] = values
-    return out
+    return out.reshape(b, r)
 
   def flags(width, ids):
-    out = np.zeros((b, width), bool)
-    out[interned.group, ids] = True
-    return out
+    out = np.zeros(b * width, bool)
+    out[interned.group * width + ids] = True
+    return out.reshape(b, width)
 
-  pair_state = np.zeros((b, m), np.int32)
-  pair_state[interned.group, interned.pair] = interned.state
-  row_index = np.full((b, r), -1, np.int64)
-  row_index[at] = interned.order
+  pair_state = np.zeros(b * m, np.int32)
+  pair_state[interned.group * m + interned.pair] = interned.state
+  row_index = padded(interned.order, np.int64, fill=-1)
   source = interned.order
   arrays = GroupArrays(
-      state=padded(interned.state, np.int32),
-      pair=padded(interned.pair, np.int32),
-      next_state=padded(np.where(interned.next_state < 0, n,
-                                 interned.next_state), np.int32),
-      traj=padded(interned.traj, np.int32),
-      step=padded(interned.step, np.int32),
-      boundary=padded(table.boundary[source], np.int32),
-      reward=padded(table.reward[source], np.float32),
-      valid=padded(table.valid[source], bool),
-      mask=padded(True, bool),
-      pair_state=pair_state,
-      pair_mask=flags(m, interned.pair),
-      state_mask=flags(n, interned.state),
-      traj_mask=flags(g, interned.traj))
+    state=padded(interned.state, np.int32),
+    pair=padded(interned.pair, np.int32),
+    next_state=padded(
+      np.where(interned.next_state < 0, n, interned.next_state), np.int32
+    ),
+    traj=padded(interned.traj, np.int32),
+    step=padded(interned.step, np.int32),
+    boundary=padded(table.boundary[source], np.int32),
+    reward=padded(table.reward[source], np.float32),
+    valid=padded(table.valid[source], bool),
+    mask=padded(True, bool),
+    pair_state=pair_state.reshape(b, m),
+    pair_mask=flags(m, interned.pair),
+    state_mask=flags(n, interned.state),
+    traj_mask=flags(g, interned.traj),
+  )
   first = np.flatnonzero(interned.column == 0)
-  return GroupBatch(arrays=arrays, row_index=row_index, shape=shape,
-                    group_ids=tuple(table.group_id[source[first]].tolist()))
+  return GroupBatch(
+    arrays=arrays,
+    row_index=row_index,
+    shape=shape,
+    group_ids=tuple(table.group_id[source[first]].tolist()),
+  )
 
 
 def make_batch(table: StepTable, shape: BatchShape | None = None) -> GroupBatch:
@@ -192,11 +213,23 @@ def _key_codes(t: StepTable) -> tuple[np.ndarray, np.ndarray]:
   # First appearance in canonical order; only equality of codes matters.
   seen: dict = {}
   state = np.fromiter(
-      (size + i if key is None else seen.setdefault(key, len(seen))
-       for i, key in enumerate(t.state_key)), np.int64, size)
-  after = np.where(t.boundary != Boundary.NONE, t.next_state_key, None)
-  nxt = np.fromiter((-1 if key is None else seen.get(key, -1) for key in after),
-                    np.int64, size)
+    (
+      size + i if key is None else seen.setdefault(key, len(seen))
+      for i, key in enumerate(t.state_key)
+    ),
+    np.int64,
+    size,
+  )
+  nxt = np.fromiter(
+    (
+      seen.get(key, -1) if ended and key is not None else -1
+      for key, ended in zip(
+        t.next_state_key, t.boundary != Boundary.NONE, strict=True
+      )
+    ),
+    np.int64,
+    size,
+  )
   return state, nxt
 
 
@@ -218,7 +251,8 @@ def _first_appearance(code, group, group_row):
 
   else:
     values, firsts, inverse = np.unique(
-        code, return_index=True, return_inverse=True)
+      code, return_index=True, return_inverse=True
+    )
     first = firsts[inverse]
 
     def first_row(wanted):

@@ -46,7 +46,7 @@ def table_from_arrays(
     The table; `row_id` is the flat position in [P, G, T], `group_id` is p and
     `traj_id` is p * G + g.
   """
-  groups, rollouts, steps = mask.shape
+  _, rollouts, steps = mask.shape
   keys = fold_key_words(
     np.concatenate([state_key, final_key[:, :, None]], axis=2)
   )

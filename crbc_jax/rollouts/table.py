@@ -5,18 +5,29 @@ host; `validate` refuses what credit could silently misread and names the
 group, the trajectory, the step and the remedy.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from crbc_jax.types import Boundary
 
-KEY_COLUMNS = ("group_id", "traj_id", "state_key", "action_key",
-               "next_state_key")
-REQUIRED = ("group_id", "traj_id", "step_idx", "state_key", "action_key",
-            "boundary")
+KEY_COLUMNS = (
+  "group_id",
+  "traj_id",
+  "state_key",
+  "action_key",
+  "next_state_key",
+)
+REQUIRED = (
+  "group_id",
+  "traj_id",
+  "step_idx",
+  "state_key",
+  "action_key",
+  "boundary",
+)
 
 INVALID_ACTION = "<invalid>"
 """The one action key of every output that could not be parsed."""
@@ -72,15 +83,21 @@ class StepTable:
       raise RolloutError(f"unknown column(s) {unknown}; known: {names}")
     missing = [n for n in REQUIRED if columns.get(n) is None]
     if missing:
-      hint = (" (a log without an order cannot be credited: number the steps of"
-              " each trajectory)" if "step_idx" in missing else "")
+      hint = (
+        " (a log without an order cannot be credited: number the steps of"
+        " each trajectory)"
+        if "step_idx" in missing
+        else ""
+      )
       raise RolloutError(f"missing column(s) {missing}{hint}")
     arrays = {n: _as_column(n, c) for n, c in columns.items() if c is not None}
     size = len(arrays["step_idx"])
     for name, column in arrays.items():
       if len(column) != size:
-        raise RolloutError(f"column {name!r} has {len(column)} rows, step_idx "
-                           f"has {size}; every column needs one value per step")
+        raise RolloutError(
+          f"column {name!r} has {len(column)} rows, step_idx "
+          f"has {size}; every column needs one value per step"
+        )
     arrays.setdefault("reward", np.zeros(size))
     arrays.setdefault("valid", np.ones(size, bool))
     arrays.setdefault("weight", np.ones(size))
@@ -101,15 +118,22 @@ class StepTable:
     for i, row in enumerate(rows):
       if set(row) != set(names):
         raise RolloutError(
-            f"row {i} has fields {sorted(row)}, row 0 has {sorted(names)}; give"
-            " every row the same fields")
+          f"row {i} has fields {sorted(row)}, row 0 has {sorted(names)}; give"
+          " every row the same fields"
+        )
     return cls.from_columns(**{n: [row[n] for row in rows] for n in names})
 
   def take(self, rows: np.ndarray) -> "StepTable":
     """The table restricted to `rows` (an index or boolean array)."""
-    return StepTable(**{
-        f.name: None if (c := getattr(self, f.name)) is None else c[rows]
-        for f in dataclasses.fields(self)})
+    columns = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+    return dataclasses.replace(
+      self,
+      **{
+        name: column[rows]
+        for name, column in columns.items()
+        if column is not None
+      },
+    )
 
 
 def object_column(values: Sequence[Any]) -> np.ndarray:
@@ -155,12 +179,16 @@ def _integer_codes(column: np.ndarray) -> np.ndarray:
 
 
 def canonical_order(table: StepTable) -> np.ndarray:
-  """Rows of positive weight sorted by (group, trajectory, step), as an index.  """
+  """Index of the rows of positive weight, by (group, trajectory, step)."""
   counted = np.flatnonzero(table.weight > 0)
   group = factorize(table.group_id)[counted]
   traj = factorize(table.traj_id)[counted]
   step = table.step_idx[counted]
-  return counted[np.lexsort((step, traj, group))]
+  place = group * (traj.max(initial=0) + 1) + traj
+  later, same = place[1:] > place[:-1], place[1:] == place[:-1]
+  if (later | (same & (step[1:] >= step[:-1]))).all():
+    return counted  # as collected: nothing to sort
+  return counted[np.lexsort((step, place))]
 
 
 def validate(table: StepTable) -> None:
@@ -177,8 +205,12 @@ def validate(table: StepTable) -> None:
   """
   if not len(table):
     raise RolloutError("the table is empty; a table needs at least one step")
-  _check(table, ~np.isin(table.weight, (0.0, 1.0)),
-         "has a weight other than 0 or 1", "use 1, or 0 for copies and padding")
+  _check(
+    table,
+    ~np.isin(table.weight, (0.0, 1.0)),
+    "has a weight other than 0 or 1",
+    "use 1, or 0 for copies and padding",
+  )
   order = canonical_order(table)
   if not len(order):
     raise RolloutError("every row has weight 0; there is nothing to credit")
@@ -187,39 +219,70 @@ def validate(table: StepTable) -> None:
   repeated = np.ones(len(t), bool)
   repeated[first] = False
   _check(t, repeated, "repeats a row_id", "give every row its own row_id")
-  _check(t, ~np.isfinite(t.reward), "has a reward that is not a finite number",
-         "write the reward of every step, 0 where there is none")
+  _check(
+    t,
+    ~np.isfinite(t.reward),
+    "has a reward that is not a finite number",
+    "write the reward of every step, 0 where there is none",
+  )
   traj, group = factorize(t.traj_id), factorize(t.group_id)
   _check_one_group(t, traj, group)
   same = np.zeros(len(t), bool)  # row continues the trajectory of the last row
   same[1:] = traj[1:] == traj[:-1]
   gap = np.zeros(len(t), np.int64)
   gap[1:] = t.step_idx[1:] - t.step_idx[:-1]
-  _check(t, same & (gap == 0), "repeats a step",
-         "number the steps of a trajectory without repeats, and give copied "
-         "rows weight 0")
-  _check(t, same & (gap > 1), "follows a missing step",
-         "log every step of the trajectory, or drop the whole trajectory")
+  _check(
+    t,
+    same & (gap == 0),
+    "repeats a step",
+    "number the steps of a trajectory without repeats, and give copied "
+    "rows weight 0",
+  )
+  _check(
+    t,
+    same & (gap > 1),
+    "follows a missing step",
+    "log every step of the trajectory, or drop the whole trajectory",
+  )
   ended = t.boundary != Boundary.NONE
   after = same.copy()
   after[1:] &= ended[:-1]
-  _check(t, after, "comes after the end of its trajectory",
-         "end a trajectory at its first boundary")
+  _check(
+    t,
+    after,
+    "comes after the end of its trajectory",
+    "end a trajectory at its first boundary",
+  )
   last = np.append(~same[1:], True)
-  _check(t, last & ~ended, "is the last step but has no boundary",
-         "mark it success, failure or truncated")
+  _check(
+    t,
+    last & ~ended,
+    "is the last step but has no boundary",
+    "mark it success, failure or truncated",
+  )
   success = t.boundary == Boundary.SUCCESS
-  _check(t, last & (success != t.outcome),
-         "has an outcome that contradicts its boundary",
-         "outcome is True exactly for trajectories that end in success")
+  _check(
+    t,
+    last & (success != t.outcome),
+    "has an outcome that contradicts its boundary",
+    "outcome is True exactly for trajectories that end in success",
+  )
   changed = np.zeros(len(t), bool)
   changed[1:] = same[1:] & (t.outcome[1:] != t.outcome[:-1])
-  _check(t, changed, "has another outcome than the step before",
-         "the outcome belongs to the trajectory: repeat it on every row")
+  _check(
+    t,
+    changed,
+    "has another outcome than the step before",
+    "the outcome belongs to the trajectory: repeat it on every row",
+  )
   _check_successors(t, last)
   if t.token_start is not None and t.token_end is not None:
-    _check(t, t.token_end <= t.token_start, "has an empty token span",
-           "token_end is one past the last token of the step")
+    _check(
+      t,
+      t.token_end <= t.token_start,
+      "has an empty token span",
+      "token_end is one past the last token of the step",
+    )
 
 
 def _check(table: StepTable, bad: np.ndarray, what: str, remedy: str) -> None:
@@ -229,32 +292,46 @@ def _check(table: StepTable, bad: np.ndarray, what: str, remedy: str) -> None:
   more = int(bad.sum()) - 1
   also = f" (and {more} more row{'s' if more > 1 else ''})" if more else ""
   # tolist: as written in the log, not np.int64(3)
-  group, traj = (c[i:i + 1].tolist()[0] for c in (table.group_id,
-                                                  table.traj_id))
+  group, traj = (
+    c[i : i + 1].tolist()[0] for c in (table.group_id, table.traj_id)
+  )
   raise RolloutError(
-      f"group {group!r}, trajectory {traj!r}, step "
-      f"{table.step_idx[i]} (row_id {table.row_id[i]}) {what}{also}: {remedy}")
+    f"group {group!r}, trajectory {traj!r}, step "
+    f"{table.step_idx[i]} (row_id {table.row_id[i]}) {what}{also}: {remedy}"
+  )
 
 
 def _check_one_group(t: StepTable, traj: np.ndarray, group: np.ndarray) -> None:
   home = np.full(traj.max() + 1, -1)
   home[traj[::-1]] = group[::-1]  # the first row of a trajectory decides
-  _check(t, group != home[traj], "belongs to a trajectory of another group",
-         "make trajectory ids unique over the whole table")
+  _check(
+    t,
+    group != home[traj],
+    "belongs to a trajectory of another group",
+    "make trajectory ids unique over the whole table",
+  )
 
 
 def _check_successors(t: StepTable, last: np.ndarray) -> None:
   recorded, following = t.next_state_key[:-1], t.state_key[1:]
   if recorded.dtype == object or following.dtype == object:
     differs = np.fromiter(
-        (r is not None and r != f for r, f in zip(recorded, following,
-                                                  strict=True)),
-        bool, len(recorded))
+      (
+        r is not None and r != f
+        for r, f in zip(recorded, following, strict=True)
+      ),
+      bool,
+      len(recorded),
+    )
   else:
     differs = recorded != following
   bad = np.append(differs & ~last[:-1], False)
-  _check(t, bad, "has a next_state_key that is not the state of its next step",
-         "use one key function for both, or leave next_state_key empty")
+  _check(
+    t,
+    bad,
+    "has a next_state_key that is not the state of its next step",
+    "use one key function for both, or leave next_state_key empty",
+  )
 
 
 def _as_column(name: str, values: Any) -> np.ndarray:
@@ -267,29 +344,45 @@ def _as_column(name: str, values: Any) -> np.ndarray:
         hash(key)
       except TypeError:
         raise RolloutError(
-            f"row {i} of column {name!r} holds a {type(key).__name__}, which "
-            "cannot be compared as a key: use numbers, strings or tuples of "
-            "them") from None
+          f"row {i} of column {name!r} holds a {type(key).__name__}, which "
+          "cannot be compared as a key: use numbers, strings or tuples of "
+          "them"
+        ) from None
     return column
-  dtype = {"step_idx": np.int64, "row_id": np.int64, "boundary": np.int8,
-           "token_start": np.int64, "token_end": np.int64, "outcome": bool,
-           "valid": bool}.get(name, np.float64)
+  dtype = {
+    "step_idx": np.int64,
+    "row_id": np.int64,
+    "boundary": np.int8,
+    "token_start": np.int64,
+    "token_end": np.int64,
+    "outcome": bool,
+    "valid": bool,
+  }.get(name, np.float64)
   if name == "boundary":
-    values = [_boundary(v) for v in values] if not isinstance(
-        values, np.ndarray) or values.dtype.kind not in "iu" else values
+    values = (
+      [_boundary(v) for v in values]
+      if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu"
+      else values
+    )
   column = np.asarray(values)
   if dtype == np.int64 and column.dtype.kind not in "iu":
-    raise RolloutError(f"column {name!r} must hold integers, one for each step;"
-                       f" got {column.dtype} (is a value missing?)")
+    raise RolloutError(
+      f"column {name!r} must hold integers, one for each step;"
+      f" got {column.dtype} (is a value missing?)"
+    )
   if dtype is bool and column.dtype != bool:
-    raise RolloutError(f"column {name!r} must hold True or False, got "
-                       f"{column.dtype}; {name} is never inferred from a number")
+    raise RolloutError(
+      f"column {name!r} must hold True or False, got "
+      f"{column.dtype}; it is never inferred from a number"
+    )
   if dtype == np.float64 and column.dtype.kind not in "iufb":
-    raise RolloutError(f"column {name!r} must hold numbers, got {column.dtype} "
-                       "(is a value missing?)")
+    raise RolloutError(
+      f"column {name!r} must hold numbers, got {column.dtype} "
+      "(is a value missing?)"
+    )
   if name == "boundary" and not np.isin(column, list(Boundary)).all():
-    raise RolloutError(f"column 'boundary' has values outside 0..3: "
-                       f"{sorted(set(column.tolist()) - {*Boundary}, key=repr)}")
+    unknown = sorted(set(column.tolist()) - {*Boundary}, key=repr)
+    raise RolloutError(f"column 'boundary' has values outside 0..3: {unknown}")
   return column.astype(dtype).reshape(-1)
 
 
@@ -298,16 +391,18 @@ def _boundary(value: Any) -> int:
     try:
       return Boundary[value.upper()]
     except KeyError:
-      raise RolloutError(f"boundary {value!r} is none of none, success, failure,"
-                         " truncated") from None
+      raise RolloutError(
+        f"boundary {value!r} is none of none, success, failure, truncated"
+      ) from None
   return value
 
 
 def _outcome_from_boundary(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
   traj = factorize(arrays["traj_id"])
   won = np.zeros(traj.max(initial=-1) + 1, bool)
-  won[traj[(arrays["boundary"] == Boundary.SUCCESS)
-           & (arrays["weight"] > 0)]] = True
+  won[
+    traj[(arrays["boundary"] == Boundary.SUCCESS) & (arrays["weight"] > 0)]
+  ] = True
   return won[traj]
 
 

@@ -432,7 +432,8 @@ def test_value_is_at_most_that_of_the_shortest_path(beta):
 
 
 def test_value_is_that_of_the_shortest_path_if_nothing_else_was_done():
-  group = [rollout("s3 a s2 a s1 a", "success"), rollout("s2 b s1 b", "success")]
+  group = [rollout("s3 a s2 a s1 a", "success"), rollout("s2 b s1 b",
+                                                         "success")]
   got = closed([group], beta=.9)
   np.testing.assert_allclose(got["v"], [.729, .81, .9, .81, .9], atol=1e-6)
 

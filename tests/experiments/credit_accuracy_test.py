@@ -11,6 +11,7 @@ from crbc_jax.learner import task
 
 # A wheel installed elsewhere comes without the experiments.
 credit_accuracy = pytest.importorskip("experiments.credit_accuracy")
+credit_measures = pytest.importorskip("experiments.credit_measures")
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +20,12 @@ def measured(tmp_path_factory):
   wanted.generator.folder = str(tmp_path_factory.mktemp("levels"))
   wanted.generator.layouts, wanted.generator.held_out_layouts = 40, 1
   current = task.make_task(wanted)
-  measure = credit_accuracy.make_measure_fn(
-    current, credit_accuracy.make_credit_fn()
+  measure = credit_measures.make_measure_fn(
+    current, credit_measures.make_credit_fn()
   )
   samples, facts = measure(current.params, seed=0, batches=4)
   cell = {"stage": "initial", "slip": 0.0, "env_steps": 0, **facts}
-  return samples, cell | credit_accuracy.summarise(samples, seed=0)
+  return samples, cell | credit_measures.summarise(samples, seed=0)
 
 
 def mean(cell, name, metric, kind="raw"):
@@ -88,7 +89,7 @@ def test_every_number_is_finite_and_in_range(measured):
 def test_metrics_by_hand():
   exact = np.array([0.5, -0.5, 0.5, -0.5, 0.0])
   credit = np.array([1.0, -1.0, -1.0, 0.0, 1.0])
-  found = credit_accuracy.metrics(credit, exact, same_unit=True)
+  found = credit_measures.metrics(credit, exact, same_unit=True)
   assert found["sign"] == pytest.approx(2 / 3)
   assert found["signed"] == 0.75
   cosine = 0.5 / math.sqrt(4 * 1)
@@ -102,7 +103,7 @@ def test_metrics_by_hand():
 
 
 def test_no_credit_has_no_sign():
-  found = credit_accuracy.metrics(
+  found = credit_measures.metrics(
     np.zeros(3), np.array([0.1, -0.2, 0.3]), same_unit=False
   )
   assert math.isnan(found.pop("sign"))
@@ -113,12 +114,12 @@ def test_report(measured, tmp_path):
   _, cell = measured
   # A made-up fall must be told.
   steps = dict(cell["deeper"]["raw"]["live"])
-  down = credit_accuracy.Interval(-0.02, -0.03, -0.01)
+  down = credit_measures.Interval(-0.02, -0.03, -0.01)
   worse = cell | {
     "slip": 0.25,
     "deeper": {
       kind: {"live": steps | {"crbc 2 - crbc 1": down}}
-      for kind in credit_accuracy.KINDS
+      for kind in credit_measures.KINDS
     },
   }
   assert "crbc 2 - crbc 1" not in credit_accuracy.falls(cell, "raw")

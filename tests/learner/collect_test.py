@@ -115,6 +115,20 @@ def test_actions_follow_the_policy(levels):
     np.testing.assert_allclose(got, wanted, atol=0.035)  # four deviations
 
 
+def test_a_rollout_that_ended_does_not_begin_again():
+  # One push solves it; the next would push the box off its target.
+  levels = sokoban_levels.parse_levels("#######\n#@$.  #\n#######", "x")
+  params = np.zeros((21, 4), np.float32)
+  params[:, 3] = 30
+  rollouts = collect.make_collect_fn(
+    tiny_runs.make_env(levels), logits_of_cell, group_size=2
+  )(params, levels.as_levels(), jax.random.key(0))
+  assert (rollouts.boundary[..., 0] == Boundary.SUCCESS).all()
+  assert not rollouts.mask[..., 1:].any()
+  assert rollouts.mask[..., 0].all()
+  assert rollouts.reward.sum() == 2
+
+
 def test_slips_are_drawn_for_each_rollout_and_step():
   # One corridor, twice, and a policy that walks right: only slips differ.
   levels = sokoban_levels.parse_levels("#########\n#@     $.#\n" + "#" * 9, "x")

@@ -176,6 +176,18 @@ def test_the_same_seed_gives_the_same_run_and_another_another(run, tmp_path):
   assert first[1]["entropy"] != other[1]["entropy"]
 
 
+def test_evaluations_share_one_key_whatever_the_seed_of_the_run(run):
+  config = run[0].copy_and_resolve_references()
+  current = task.make_task(config)
+  found = []
+  for seed, eval_seed in ((0, 0), (1, 0), (0, 1)):
+    config.seed, config.eval.seed = seed, eval_seed
+    found.append(loop.make_panel_eval(config, current)(current.params))
+  assert found[0] == found[1]
+  assert found[0]["length_sampled"] != found[2]["length_sampled"]
+  assert found[0]["length_greedy"] == found[2]["length_greedy"]
+
+
 def test_an_existing_run_is_not_overwritten(run):
   config, folder, _, _, _ = run
   before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
@@ -308,6 +320,21 @@ def test_diagnostics_by_hand():
     np.testing.assert_allclose(got[name], value, err_msg=name)
 
 
+def test_every_update_draws_anew(tmp_path):
+  # One level and a policy that stands still: only the draws can differ.
+  path = tmp_path / "one.txt"
+  path.write_text("#####\n#@  #\n# $ #\n#  .#\n#####\n")
+  config = tiny_runs.make_config(
+    tmp_path,
+    levels=str(path),
+    held_out=str(path),
+    learner__learning_rate=1e-12,
+  )
+  loop.start_run(config, tmp_path / "a")
+  train = records.read_metrics(tmp_path / "a", "train")
+  assert len({(r["length"], r["no_op_share"]) for r in train}) == len(train)
+
+
 def write_folder(folder, levels):
   """Levels as a user's folder of two files."""
   half = len(levels) // 2
@@ -327,7 +354,8 @@ def layout_keys(levels):
 
 def test_own_levels_are_split_by_layout(tmp_path):
   levels, _ = tiny_runs.make_levels(layouts=21)
-  # A mirrored copy of every level: it must stay on the side of its original.
+  # A mirrored copy of every level, the last first: it must stay on the side
+  # of its original.
   grid = np.arange(25).reshape(5, 5)[:, ::-1].reshape(-1)
   mirrored = sokoban_levels.LevelSet(
     walls=levels.walls[:, grid],
@@ -337,7 +365,7 @@ def test_own_levels_are_split_by_layout(tmp_path):
     height=5,
     width=5,
     ids=levels.ids,
-  )
+  ).take(range(len(levels) - 1, -1, -1))
   write_folder(tmp_path / "own", levels)
   sokoban_levels.write_levels(tmp_path / "own" / "c.txt", mirrored)
   config = tiny_runs.make_config(tmp_path, levels=str(tmp_path / "own"))

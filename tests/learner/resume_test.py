@@ -106,19 +106,14 @@ def test_killed_again_and_again(tmp_path, whole, compiled_programs):  # noqa: F8
     lambda: lines(run_dir) >= 1,
   )
   assert not (run_dir / "result.json").exists()
-  # While a checkpoint is being written, twice.
-  for _ in range(2):
-    kill_when(
-      start(compiled_programs, "resume", run_dir),
-      lambda: half_written(run_dir),
-    )
-  # At some moment later on.
-  process, before = start(compiled_programs, "resume", run_dir), lines(run_dir)
-  kill_when(process, lambda: lines(run_dir) > before + 3)
-  process = start(compiled_programs, "resume", run_dir)
+  # While a checkpoint is being written.
   kill_when(
-    process,
-    lambda: lines(run_dir) > before + 8 and delay.random() < 0.02,
+    start(compiled_programs, "resume", run_dir), lambda: half_written(run_dir)
+  )
+  # At some moment a few updates later.
+  process, before = start(compiled_programs, "resume", run_dir), lines(run_dir)
+  kill_when(
+    process, lambda: lines(run_dir) > before + 5 and delay.random() < 0.02
   )
   finish(start(compiled_programs, "resume", run_dir))
   assert_same_end(run_dir, expected)
@@ -126,11 +121,12 @@ def test_killed_again_and_again(tmp_path, whole, compiled_programs):  # noqa: F8
 
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory, whole):
-  """A run stopped in process by an error after update 10."""
+  """A run stopped by an error long after its last checkpoint."""
   expected, _ = whole
   folder = tmp_path_factory.mktemp("interrupted")
   config = loop.read_config(expected)
   config.tensorboard = True
+  config.checkpoint.every = 700
   stop_after(
     10, lambda report: loop.start_run(config, folder / "run", report=report)
   )
@@ -159,9 +155,9 @@ def copy_of(run_dir, tmp_path):
 
 def test_stopped_by_an_error_in_process(tmp_path, whole, interrupted):
   run_dir = copy_of(interrupted, tmp_path)
-  # Stopped between two checkpoints: some records lie after the last one.
   _, progress = tiny_runs.last_checkpoint(run_dir)
-  assert 0 < progress["update"] < records.read_metrics(run_dir)[-1]["update"]
+  assert 0 < progress["update"] < 8
+  assert records.read_metrics(run_dir)[-1]["update"] == 10
   # And the last line was cut short by a kill.
   path = run_dir / records.METRICS
   path.write_text(path.read_text()[:-20])

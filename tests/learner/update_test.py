@@ -315,9 +315,11 @@ def test_kl_reference():
   assert metrics["kl_reference"] == 0
 
 
-@pytest.mark.parametrize("minibatch", [4, 64])
-def test_metrics_are_means_over_the_played_steps(minibatch):
-  batch = make_batch()
+@pytest.mark.parametrize(
+  "minibatch, lengths", [(4, LENGTHS), (64, LENGTHS), (4, np.full((P, G), T))]
+)
+def test_metrics_are_means_over_the_played_steps(minibatch, lengths):
+  batch = make_batch(lengths=lengths)
   params, _, rollouts, _ = batch
   _, _, metrics = run(batch, optax.sgd(0.0), minibatch=minibatch, epochs=2)
   logits = rollouts.state["x"] @ params["w"].T + batch[1]["bias"][:, None, None]

@@ -83,7 +83,8 @@ CELLS = {
     "boundary", 4, "failure", "group 'h', trajectory 't3', step 6",
     ["after the end of its trajectory", "first boundary"]),
   "no end": ("boundary", 2, "none", "group 'g', trajectory 't2', step 0",
-             ["last step but has no boundary", "success, failure or truncated"]),
+             ["last step but has no boundary",
+              "success, failure or truncated"]),
   "failure called success": (
     "outcome", 2, True, "group 'g', trajectory 't2', step 0",
     ["outcome that contradicts its boundary", "end in success"]),
@@ -224,11 +225,11 @@ def test_boundary_refuses_other_values():
   rest = [0, 0, 0, 0, 0]
   with pytest.raises(RolloutError, match="'won' is none of none, success"):
     StepTable.from_columns(**good(boundary=["won", *rest]))
-  with pytest.raises(RolloutError, match=r"outside 0..3: \[7\]"):
+  with pytest.raises(RolloutError, match=r"outside 0\.\.3: \[7\]"):
     StepTable.from_columns(**good(boundary=[7, *rest]))
-  with pytest.raises(RolloutError, match="outside 0..3"):
+  with pytest.raises(RolloutError, match=r"outside 0\.\.3"):
     StepTable.from_columns(**good(boundary=[None, 7, *rest[1:]]))
-  with pytest.raises(RolloutError, match="outside 0..3"):
+  with pytest.raises(RolloutError, match=r"outside 0\.\.3"):
     StepTable.from_columns(**good(boundary=[.5, *rest]))
 
 

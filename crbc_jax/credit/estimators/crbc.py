@@ -8,16 +8,25 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from crbc_jax.credit import closure, combine
 from crbc_jax.credit.process import build_process
 from crbc_jax.types import EmpiricalProcess, GroupArrays, StepCredit, Values
 
 
-def crbc(group: GroupArrays, *, beta: float = 0.98,
-         depth: float = closure.EXACT, sigma_min: float = 0.1,
-         w_group: float = 1.0, w_step: float = 5.0, signal: str = "outcome",
-         truncation: str = "failure", trajectory: str = "grpo") -> StepCredit:
+def crbc(
+  group: GroupArrays,
+  *,
+  beta: float = 0.98,
+  depth: float = closure.EXACT,
+  sigma_min: float = 0.1,
+  w_group: float = 1.0,
+  w_step: float = 5.0,
+  signal: str = "outcome",
+  truncation: str = "failure",
+  trajectory: str = "grpo",
+) -> StepCredit:
   """w_G A^G + w_S (Q - V) / max(sigma, sigma_min), gated on >= 2 actions.
 
   A group of one rollout has A^G = 0 and credits its own revisits only; an
@@ -39,21 +48,40 @@ def crbc(group: GroupArrays, *, beta: float = 0.98,
     StepCredit; `aux["residual"]` is the Bellman residual of the solve
     (0 at finite depth, which solves nothing).
   """
-  process = build_process(group, beta=beta, signal=signal,
-                          truncation=truncation)
+  process = build_process(
+    group, beta=beta, signal=signal, truncation=truncation
+  )
   values = closure.values_at(process, beta=beta, depth=depth)
-  residual = (closure.bellman_residual(process, values.v, beta=beta)
-              if math.isinf(depth) else jnp.zeros(()))
+  residual = (
+    closure.bellman_residual(process, values.v, beta=beta)
+    if math.isinf(depth)
+    else jnp.zeros(())
+  )
   term = combine.trajectory_term(group, kind=trajectory, signal=signal)
-  return _read_out(group, process, values, term, residual, sigma_min=sigma_min,
-                   w_group=w_group, w_step=w_step)
+  return _read_out(
+    group,
+    process,
+    values,
+    term,
+    residual,
+    sigma_min=sigma_min,
+    w_group=w_group,
+    w_step=w_step,
+  )
 
 
-def crbc_depths(group: GroupArrays, *, depths: tuple[float, ...],
-                beta: float = 0.98, sigma_min: float = 0.1,
-                w_group: float = 1.0, w_step: float = 5.0,
-                signal: str = "outcome", truncation: str = "failure",
-                trajectory: str = "grpo") -> StepCredit:
+def crbc_depths(
+  group: GroupArrays,
+  *,
+  depths: tuple[float, ...],
+  beta: float = 0.98,
+  sigma_min: float = 0.1,
+  w_group: float = 1.0,
+  w_step: float = 5.0,
+  signal: str = "outcome",
+  truncation: str = "failure",
+  trajectory: str = "grpo",
+) -> StepCredit:
   """`crbc` at many depths on the same rollouts, in one program.
 
   Args:
@@ -65,44 +93,66 @@ def crbc_depths(group: GroupArrays, *, depths: tuple[float, ...],
   Returns:
     StepCredit with a leading axis [D] on every array, in order of `depths`.
   """
-  process = build_process(group, beta=beta, signal=signal,
-                          truncation=truncation)
+  process = build_process(
+    group, beta=beta, signal=signal, truncation=truncation
+  )
   for depth in depths:
     closure.check_depth(depth)
-  finite = tuple(int(d) for d in depths if not math.isinf(d))
-  exact = (closure.exact_values(process, beta=beta)
-           if len(finite) < len(depths) else None)
-  levels = (closure.finite_values(process, beta=beta, depths=finite)
-            if finite else None)
-  rows = iter(range(len(finite)))
-  picked = [exact if math.isinf(d) else jax.tree.map(
-      lambda x, i=next(rows): x[i], levels) for d in depths]
-  values = Values(v=jnp.stack([p.v for p in picked]),
-                  q=jnp.stack([p.q for p in picked]))
-  residual = jnp.stack([
-      closure.bellman_residual(process, p.v, beta=beta) if math.isinf(d)
-      else jnp.zeros(()) for p, d in zip(picked, depths, strict=True)])
+  is_exact = np.array([math.isinf(d) for d in depths])
+  values = closure.finite_values(
+    process,
+    beta=beta,
+    depths=tuple(0 if math.isinf(d) else int(d) for d in depths),
+  )
+  residual = jnp.zeros((len(depths),))
+  if is_exact.any():
+    exact = closure.exact_values(process, beta=beta)
+    values = jax.tree.map(
+      lambda level, closed: jnp.where(is_exact[:, None], closed[None], level),
+      values,
+      exact,
+    )
+    residual = jnp.where(
+      is_exact, closure.bellman_residual(process, exact.v, beta=beta), 0.0
+    )
   term = combine.trajectory_term(group, kind=trajectory, signal=signal)
 
   def read(values, residual):
-    return _read_out(group, process, values, term, residual,
-                     sigma_min=sigma_min, w_group=w_group, w_step=w_step)
+    return _read_out(
+      group,
+      process,
+      values,
+      term,
+      residual,
+      sigma_min=sigma_min,
+      w_group=w_group,
+      w_step=w_step,
+    )
 
   return jax.vmap(read)(values, residual)
 
 
-def _read_out(group: GroupArrays, process: EmpiricalProcess, values: Values,
-              trajectory: jax.Array, residual: jax.Array, *, sigma_min: float,
-              w_group: float, w_step: float) -> StepCredit:
-  credit, gate = combine.normalised_step_credit(process, values,
-                                                sigma_min=sigma_min)
+def _read_out(
+  group: GroupArrays,
+  process: EmpiricalProcess,
+  values: Values,
+  trajectory: jax.Array,
+  residual: jax.Array,
+  *,
+  sigma_min: float,
+  w_group: float,
+  w_step: float,
+) -> StepCredit:
+  credit, gate = combine.normalised_step_credit(
+    process, values, sigma_min=sigma_min
+  )
   step = jnp.where(group.mask, credit[group.pair], 0.0)
   return StepCredit(
-      advantage=combine.combine(trajectory, step, w_group=w_group,
-                                w_step=w_step),
-      trajectory=trajectory,
-      step=step,
-      q=jnp.where(group.mask, values.q[group.pair], 0.0),
-      v=jnp.where(group.mask, values.v[group.state], 0.0),
-      live=group.mask & gate[group.state],
-      aux={"residual": residual})
+    advantage=combine.combine(trajectory, step, w_group=w_group, w_step=w_step),
+    trajectory=trajectory,
+    step=step,
+    q=jnp.where(group.mask, values.q[group.pair], 0.0),
+    v=jnp.where(group.mask, values.v[group.state], 0.0),
+    live=group.mask & gate[group.state],
+    aux={"residual": residual},
+  )

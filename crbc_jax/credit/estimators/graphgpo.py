@@ -10,18 +10,31 @@ import jax.numpy as jnp
 from crbc_jax.credit import combine
 from crbc_jax.credit.estimators.gigpo import episode_term
 from crbc_jax.credit.process import (
-  SIGNALS, check_choice, check_discount, check_group)
+  SIGNALS,
+  check_choice,
+  check_discount,
+  check_group,
+)
 from crbc_jax.types import Boundary, GroupArrays, StepCredit
 
 EXPONENTS = ("code", "paper", "normalized")
 
 
-def graphgpo(group: GroupArrays, *, omega: float = 0.8, exponent: str = "code",
-             norm: str = "mean_std", statistics: str = "row",
-             graph_weight: float = 1.0, episode_weight: float = 1.0,
-             success_reward: float = 10.0, invalid_penalty: float = 0.1,
-             signal: str = "outcome", singleton: str = "raw",
-             eps: float = 1e-6) -> StepCredit:
+def graphgpo(
+  group: GroupArrays,
+  *,
+  omega: float = 0.8,
+  exponent: str = "code",
+  norm: str = "mean_std",
+  statistics: str = "row",
+  graph_weight: float = 1.0,
+  episode_weight: float = 1.0,
+  success_reward: float = 10.0,
+  invalid_penalty: float = 0.1,
+  signal: str = "outcome",
+  singleton: str = "raw",
+  eps: float = 1e-6,
+) -> StepCredit:
   """beta^E A^E + beta^G A^G with A^G from distances of successors.
 
   Each step s -> s' scores by its successor's distance d to success:
@@ -65,21 +78,34 @@ def graphgpo(group: GroupArrays, *, omega: float = 0.8, exponent: str = "code",
     power = row_distance - distance[group.state] + 1
   penalty = jnp.where(group.valid, 0.0, invalid_penalty)
   reward = jnp.where(group.mask, success_reward * omega**power - penalty, 0.0)
-  step = combine.centred_scores(reward, group.state, group.mask, num_states,
-                                norm=norm, eps=eps)
-  visits = jax.ops.segment_sum(group.mask.astype(jnp.float32), group.state,
-                               num_states)
+  step = combine.centred_scores(
+    reward, group.state, group.mask, num_states, norm=norm, eps=eps
+  )
+  visits = jax.ops.segment_sum(
+    group.mask.astype(jnp.float32), group.state, num_states
+  )
   mean = jax.ops.segment_sum(reward, group.state, num_states) / jnp.maximum(
-      visits, 1.0)
+    visits, 1.0
+  )
   episode = episode_term(
-      group, norm=norm, statistics=statistics, success_reward=success_reward,
-      invalid_penalty=invalid_penalty, signal=signal, singleton=singleton,
-      eps=eps)
+    group,
+    norm=norm,
+    statistics=statistics,
+    success_reward=success_reward,
+    invalid_penalty=invalid_penalty,
+    signal=signal,
+    singleton=singleton,
+    eps=eps,
+  )
   return StepCredit(
-      advantage=episode_weight * episode + graph_weight * step,
-      trajectory=episode, step=step, q=reward,
-      v=jnp.where(group.mask, mean[group.state], 0.0),
-      live=group.mask & (visits >= 2)[group.state], aux={})
+    advantage=episode_weight * episode + graph_weight * step,
+    trajectory=episode,
+    step=step,
+    q=reward,
+    v=jnp.where(group.mask, mean[group.state], 0.0),
+    live=group.mask & (visits >= 2)[group.state],
+    aux={},
+  )
 
 
 def distances_to_success(group: GroupArrays) -> tuple[jax.Array, jax.Array]:
@@ -107,10 +133,14 @@ def distances_to_success(group: GroupArrays) -> tuple[jax.Array, jax.Array]:
     return shorter, jnp.any(shorter < distance)
 
   distance, _ = jax.lax.while_loop(
-      lambda carry: carry[1], relax,
-      (jnp.full((num_states,), far), jnp.asarray(True)))
+    lambda carry: carry[1],
+    relax,
+    (jnp.full((num_states,), far), jnp.asarray(True)),
+  )
   row = of_successor(distance)
   finite = jnp.isfinite(distance) & group.state_mask
   unreachable = 1.0 + jnp.max(jnp.where(finite, distance, 0.0))
-  return (jnp.where(finite, distance, unreachable),
-          jnp.where(jnp.isfinite(row), row, unreachable))
+  return (
+    jnp.where(finite, distance, unreachable),
+    jnp.where(jnp.isfinite(row), row, unreachable),
+  )

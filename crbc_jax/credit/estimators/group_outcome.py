@@ -7,8 +7,13 @@ from crbc_jax.credit.process import SIGNALS, check_choice, check_group
 from crbc_jax.types import GroupArrays, StepCredit
 
 
-def grpo(group: GroupArrays, *, signal: str = "outcome",
-         singleton: str = "zero", eps: float = 1e-6) -> StepCredit:
+def grpo(
+  group: GroupArrays,
+  *,
+  signal: str = "outcome",
+  singleton: str = "zero",
+  eps: float = 1e-6,
+) -> StepCredit:
   """Group-relative advantage (R - mean) / (std + eps), std with ddof 1.
 
   Source: DeepSeekMath (arXiv 2402.03300). Statistics count each trajectory
@@ -20,12 +25,14 @@ def grpo(group: GroupArrays, *, signal: str = "outcome",
     singleton: advantage of a group of one: "zero", or "raw" (verl: its score).
     eps: added to the standard deviation.
   """
-  return _broadcast(group, kind="grpo", signal=signal, singleton=singleton,
-                    eps=eps)
+  return _broadcast(
+    group, kind="grpo", signal=signal, singleton=singleton, eps=eps
+  )
 
 
-def rloo(group: GroupArrays, *, signal: str = "outcome",
-         singleton: str = "zero") -> StepCredit:
+def rloo(
+  group: GroupArrays, *, signal: str = "outcome", singleton: str = "zero"
+) -> StepCredit:
   """Leave-one-out baseline: n/(n-1) (R - mean).
 
   Source: arXiv 2402.14740. Options as in `grpo`.
@@ -38,5 +45,12 @@ def _broadcast(group: GroupArrays, *, signal: str, **options) -> StepCredit:
   check_choice("signal", signal, SIGNALS)
   trajectory = combine.trajectory_term(group, signal=signal, **options)
   zero = jnp.zeros_like(trajectory)
-  return StepCredit(advantage=trajectory, trajectory=trajectory, step=zero,
-                    q=zero, v=zero, live=jnp.zeros_like(group.mask), aux={})
+  return StepCredit(
+    advantage=trajectory,
+    trajectory=trajectory,
+    step=zero,
+    q=zero,
+    v=zero,
+    live=jnp.zeros_like(group.mask),
+    aux={},
+  )

@@ -10,7 +10,11 @@ import jax.numpy as jnp
 from crbc_jax.credit import combine
 from crbc_jax.credit.estimators.gigpo import penalised_reward
 from crbc_jax.credit.process import (
-  check_choice, check_discount, check_group, discounted_returns)
+  check_choice,
+  check_discount,
+  check_group,
+  discounted_returns,
+)
 from crbc_jax.types import GroupArrays, StepCredit
 
 VISITS = ("first", "every")
@@ -18,10 +22,17 @@ PRIORS = ("success_rate", "discounted")
 SCALES = ("none", "std")
 
 
-def rtmc(group: GroupArrays, *, gamma: float = 0.99, n_prior: float = 2.0,
-         prior: str = "success_rate", visits: str = "first",
-         scale: str = "none", signal: str = "outcome",
-         eps: float = 1e-6) -> StepCredit:
+def rtmc(
+  group: GroupArrays,
+  *,
+  gamma: float = 0.99,
+  n_prior: float = 2.0,
+  prior: str = "success_rate",
+  visits: str = "first",
+  scale: str = "none",
+  signal: str = "outcome",
+  eps: float = 1e-6,
+) -> StepCredit:
   """Q(s,a) - V'(s), V' shrunk towards the group's success rate.
 
     Q(s,a) = mean over rollouts of the return at their first visit to (s,a)
@@ -56,8 +67,9 @@ def rtmc(group: GroupArrays, *, gamma: float = 0.99, n_prior: float = 2.0,
   if isinstance(n_prior, (int, float)) and n_prior < 0:
     raise ValueError(f"n_prior must be >= 0, got {n_prior}")
   num_states, num_pairs = group.state_mask.shape[0], group.pair_mask.shape[0]
-  reward = penalised_reward(group, success_reward=1.0, invalid_penalty=0.0,
-                            signal=signal)
+  reward = penalised_reward(
+    group, success_reward=1.0, invalid_penalty=0.0, signal=signal
+  )
   returns = discounted_returns(reward, group.traj, group.mask, discount=gamma)
   counted = group.mask & (first_visits(group) if visits == "first" else True)
   weight = counted.astype(jnp.float32)
@@ -73,21 +85,27 @@ def rtmc(group: GroupArrays, *, gamma: float = 0.99, n_prior: float = 2.0,
     v_prior = jnp.sum(reward) / rollouts
   else:
     v_prior = jnp.sum(jnp.where(starts, returns, 0.0)) / rollouts
-  v = (state_total + n_prior * v_prior) / jnp.maximum(state_count + n_prior,
-                                                      1e-9)
+  v = (state_total + n_prior * v_prior) / jnp.maximum(
+    state_count + n_prior, 1e-9
+  )
   credit = jnp.where(group.mask, q[group.pair] - v[group.state], 0.0)
   if scale == "std":
     rows = jnp.maximum(jnp.sum(group.mask), 1)
     _, _, std = combine.segment_moments(
-        credit, jnp.zeros_like(group.traj), group.mask, 1)
+      credit, jnp.zeros_like(group.traj), group.mask, 1
+    )
     population = std[0] * jnp.sqrt((rows - 1) / rows)
     credit = jnp.where(std[0] > 0, credit / (population + eps), credit)
   zero = jnp.zeros_like(credit)
   return StepCredit(
-      advantage=credit, trajectory=zero, step=credit,
-      q=jnp.where(group.mask, q[group.pair], 0.0),
-      v=jnp.where(group.mask, v[group.state], 0.0),
-      live=group.mask & (credit != 0), aux={})
+    advantage=credit,
+    trajectory=zero,
+    step=credit,
+    q=jnp.where(group.mask, q[group.pair], 0.0),
+    v=jnp.where(group.mask, v[group.state], 0.0),
+    live=group.mask & (credit != 0),
+    aux={},
+  )
 
 
 def first_visits(group: GroupArrays) -> jax.Array:
@@ -96,5 +114,6 @@ def first_visits(group: GroupArrays) -> jax.Array:
   visit = group.traj * num_pairs + group.pair
   row = jnp.arange(group.state.shape[0])
   earliest = jax.ops.segment_min(
-      jnp.where(group.mask, row, row.shape[0]), visit, g * num_pairs)
+    jnp.where(group.mask, row, row.shape[0]), visit, g * num_pairs
+  )
   return group.mask & (earliest[visit] == row)

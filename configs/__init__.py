@@ -1,0 +1,1 @@
+"""One config per experiment; `get_config()` with claim, number and command."""

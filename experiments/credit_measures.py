@@ -1,0 +1,249 @@
+"""Measures step credit against exact advantages; see `credit_accuracy`."""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from crbc_jax.credit import registry
+from crbc_jax.credit.estimators.crbc import crbc_depths
+from crbc_jax.learner import collect, task, truth
+from crbc_jax.rollouts import batching, from_arrays
+from crbc_jax.types import Boundary, GroupArrays
+
+BETA = 0.98
+DEPTHS = (0, 1, 2, 4, 8, 16, math.inf)
+DEPTH_NAMES = tuple(f"crbc {depth:g}" for depth in DEPTHS)
+EXACT = DEPTH_NAMES[-1]
+# Each with its own defaults; ".98" has the discount of the truth instead.
+OTHERS = {
+  "graphgpo": "graphgpo(omega=0.8)",
+  "graphgpo paper": "graphgpo(omega=0.8, exponent='paper')",
+  "graphgpo .98": "graphgpo(omega=0.98)",
+  "gigpo": "gigpo(norm='mean_std')",
+  "gigpo mean": "gigpo(norm='mean')",
+  "gigpo .98": "gigpo(gamma=0.98)",
+  "rtmc": "rtmc",
+  "rtmc .98": "rtmc(gamma=0.98)",
+  "grpo": "grpo",
+  "rloo": "rloo",
+}
+NAMES = (*DEPTH_NAMES, *OTHERS)
+WITHOUT_VALUES = ("grpo", "rloo")
+IN_UNITS_OF_TRUTH = (*DEPTH_NAMES, "rtmc", "rtmc .98")
+KINDS = ("raw", "advantage")
+ROWS = ("live", "all")
+
+SMALL = 1e-3  # truth below this has no sign to get right
+ZERO = 1e-5  # credit below this share of the largest is rounding
+
+Samples = dict[tuple[str, str, str, str], np.ndarray]
+"""(estimator, kind, rows, metric) -> one value for each batch."""
+
+
+class Interval(NamedTuple):
+  """Mean over batches and its 95 % bootstrap interval; a list in JSON."""
+
+  mean: float
+  low: float
+  high: float
+
+  def __str__(self):
+    return f"{self.mean:+.3f} ({self.low:+.3f}, {self.high:+.3f})"
+
+
+CreditFn = Callable[[GroupArrays], tuple[dict[str, dict[str, Any]], Any]]
+
+
+def make_credit_fn() -> CreditFn:
+  """Returns jitted `credit(arrays) -> ({name: {kind: [B, R]}}, live [B, R])`.
+
+  All estimators in one program; `live` is CRBC's.
+  """
+  others = {}
+  for name, text in OTHERS.items():
+    estimator, options = registry.parse_estimator(text)
+    others[name] = registry.make_estimator(estimator, **options)
+
+  def on_group(group):
+    depths = crbc_depths(group, depths=DEPTHS, beta=BETA)
+    found = {
+      name: jax.tree.map(lambda x, i=i: x[i], depths)
+      for i, name in enumerate(DEPTH_NAMES)
+    }
+    found |= {name: estimator(group) for name, estimator in others.items()}
+    credit = {
+      name: {
+        "raw": x.advantage if name in WITHOUT_VALUES else x.q - x.v,
+        "advantage": x.advantage,
+      }
+      for name, x in found.items()
+    }
+    return credit, found[EXACT].live
+
+  return jax.jit(jax.vmap(on_group))
+
+
+def make_measure_fn(
+  current: task.Task,
+  credit_fn: CreditFn,
+  *,
+  levels: int = 64,
+  group_size: int = 8,
+):
+  """Returns `measure(params, *, seed, batches) -> (Samples, facts)`.
+
+  Batch b has the same levels and the same random keys at every stage.
+  """
+  env, train_set = current.env, current.train
+  collect_fn = collect.make_collect_fn(
+    env, current.logits_fn, group_size=group_size
+  )
+  true_values_fn = truth.make_true_values_fn(env, current.logits_fn, beta=BETA)
+
+  def one_batch(params, drawn, key):
+    rollouts = collect_fn(params, drawn.as_levels(), key)
+    mask = np.asarray(rollouts.mask)
+    exact = true_values_fn(params, drawn, rollouts).advantage[mask]
+    credit, live = credit_steps(rollouts, credit_fn)
+    live = live[mask]
+    chosen = {"live": live, "all": np.ones_like(live)}
+    values = {
+      (name, kind, rows, metric): value
+      for name, kinds in credit.items()
+      for kind, steps in kinds.items()
+      for rows in ROWS
+      for metric, value in metrics(
+        steps[mask][chosen[rows]],
+        exact[chosen[rows]],
+        same_unit=kind == "raw" and name in IN_UNITS_OF_TRUTH,
+      ).items()
+    }
+    won = (np.asarray(rollouts.boundary) == Boundary.SUCCESS).any(axis=2)
+    facts = {
+      "success": won.mean(),
+      "groups_without_success": (~won.any(axis=1)).mean(),
+      "rows": mask.sum(),
+      "live_share": live.mean(),
+      "truth_rms": np.sqrt((exact[live] ** 2).mean()),
+    }
+    return values, facts
+
+  def measure(params, *, seed, batches):
+    found = []
+    for b in range(batches):
+      drawn = task.levels_at(
+        b * levels, levels, num_levels=len(train_set), seed=seed + 1
+      )
+      key = jax.random.fold_in(jax.random.key(seed), b)
+      found.append(one_batch(params, train_set.take(drawn), key))
+    values, facts = zip(*found, strict=True)
+    return (
+      {k: np.array([batch[k] for batch in values]) for k in values[0]},
+      {k: round(float(np.mean([f[k] for f in facts])), 4) for k in facts[0]},
+    )
+
+  return measure
+
+
+def credit_steps(rollouts: collect.Rollouts, credit_fn: CreditFn):
+  """What `credit_fn` returns, as [P, G, T] arrays with 0 where masked."""
+  wanted = ("key", "final_key", "action", "reward", "boundary", "mask")
+  host = jax.device_get({name: getattr(rollouts, name) for name in wanted})
+  mask = host["mask"]
+  groups, group_size, steps = mask.shape
+  table = from_arrays.table_from_arrays(state_key=host.pop("key"), **host)
+  # No more anchors or pairs than rows: one shape, and one program, for all.
+  rows = group_size * steps
+  batch = batching.pad_groups(
+    table,
+    batching.intern_table(table),
+    batching.BatchShape(
+      groups=groups, rows=rows, anchors=rows, pairs=rows, rollouts=group_size
+    ),
+  )
+
+  def to_steps(values):
+    out = np.zeros(mask.size, values.dtype)
+    out[table.row_id] = batch.to_rows(values, len(table))
+    return out.reshape(mask.shape)
+
+  return jax.tree.map(to_steps, jax.device_get(credit_fn(batch.arrays)))
+
+
+def metrics(
+  credit: np.ndarray, exact: np.ndarray, *, same_unit: bool
+) -> dict[str, float]:
+  """The metrics of the module's docstring, of rows [n]."""
+  credit = credit.astype(np.float64)
+  size, norm = (math.sqrt((x**2).mean()) for x in (exact, credit))
+  cosine = (credit * exact).mean() / (norm * size) if norm > 0 else 0.0
+  varies = credit.std() > 0
+  clear = np.abs(exact) > SMALL
+  signed = clear & (np.abs(credit) > ZERO * np.abs(credit).max())
+  right = np.sign(credit) == np.sign(exact)
+  found = {
+    "corr": np.corrcoef(credit, exact)[0, 1] if varies else 0.0,
+    "sign": right[signed].mean() if signed.any() else math.nan,
+    "signed": signed.sum() / clear.sum(),
+    "error": math.sqrt(max(0.0, 1 - cosine**2)),
+    "cosine": cosine,
+  }
+  if same_unit:
+    found["rmse"] = math.sqrt(((credit - exact) ** 2).mean()) / size
+  return found
+
+
+def interval(values: np.ndarray, *, seed: int) -> Interval:
+  """The percentile bootstrap over batches [n]."""
+  rng = np.random.default_rng(seed)
+  means = rng.choice(values, (2_000, len(values))).mean(axis=1)
+  found = (values.mean(), *np.percentile(means, (2.5, 97.5)))
+  return Interval(*(round(float(x), 4) for x in found))
+
+
+def summarise(samples: Samples, *, seed: int) -> dict[str, Any]:
+  """Intervals of every metric and of differences, which are paired by batch.
+
+  Returns:
+    "estimators": {name: {kind: {rows: {metric: interval}}}};
+    "deeper": {kind: {rows: {"crbc 1 - crbc 0": interval, ...}}}, of corr;
+    "exact_minus": {kind: {rows: {name: {corr and sign: interval}}}}.
+  """
+
+  def gap(deep, shallow, *rest):
+    values = samples[deep, *rest] - samples[shallow, *rest]
+    return interval(values, seed=seed)
+
+  estimators: dict[str, Any] = {}
+  for (name, kind, rows, metric), values in samples.items():
+    kinds = estimators.setdefault(name, {})
+    part = kinds.setdefault(kind, {}).setdefault(rows, {})
+    part[metric] = interval(values, seed=seed)
+  return {
+    "estimators": estimators,
+    "deeper": {
+      kind: {
+        rows: {
+          f"{b} - {a}": gap(b, a, kind, rows, "corr")
+          for a, b in itertools.pairwise(DEPTH_NAMES)
+        }
+        for rows in ROWS
+      }
+      for kind in KINDS
+    },
+    "exact_minus": {
+      kind: {
+        rows: {
+          name: {m: gap(EXACT, name, kind, rows, m) for m in ("corr", "sign")}
+          for name in NAMES
+          if name != EXACT
+        }
+        for rows in ROWS
+      }
+      for kind in KINDS
+    },
+  }

@@ -1,0 +1,126 @@
+"""Trains CRBC and GRPO on Sokoban, side by side, and prints a table.
+
+Claim: on 6x6 levels with one box CRBC solves at least 85 % of 1,024 held-out
+levels, and more than GRPO on the same budget, levels and seeds.
+
+  make train                                   # under 5 minutes on two cores
+  python -m experiments.train_sokoban --seeds 0 1 2 --env_steps 500000
+
+Run folders (config, metrics, checkpoints, TensorBoard) go to runs/sokoban, the
+table and the curve to results/train_sokoban.*. What is finished is not trained
+again; an interrupted run goes on where it was.
+"""
+
+import argparse
+import pathlib
+import sys
+
+import rich
+from rich.table import Table
+
+from configs import sokoban
+from crbc_jax.learner import config as config_lib
+from crbc_jax.learner.records import write_json
+from crbc_jax.report import plots
+from experiments import pool, statistics
+
+ESTIMATORS = {"CRBC exact": "crbc", "GRPO": "grpo"}
+SEEDS = (0, 1)
+METRICS = ("success_sampled", "success_greedy")
+
+
+def main(argv: list[str] | None = None) -> None:
+  """Trains, prints the table and writes it with the figure."""
+  config = sokoban.get_config()
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+  parser.add_argument("--env_steps", type=int, default=config.env_steps)
+  parser.add_argument("--out", default="runs/sokoban", type=pathlib.Path)
+  args = parser.parse_args(argv)
+  changes = _changes(config) | {"env_steps": args.env_steps}
+  jobs = {
+    (label, seed): pool.Job(
+      args.out / f"{estimator}-s{seed}-{args.env_steps}",
+      changes | {"estimator": estimator, "seed": seed},
+    )
+    for seed in args.seeds
+    for label, estimator in ESTIMATORS.items()
+  }
+  pool.run_all(list(jobs.values()))
+  curves = {
+    metric: {
+      label: [
+        statistics.Curve.read(jobs[label, seed].run_dir, metric)
+        for seed in args.seeds
+      ]
+      for label in ESTIMATORS
+    }
+    for metric in METRICS
+  }
+  rich.print(_table(curves, args))
+  plots.learning_curves(
+    {
+      f"6x6, one box, {metric.split('_')[1]}": {
+        label: [{"env_steps": c.env_steps, "success": c.success} for c in some]
+        for label, some in by_label.items()
+      }
+      for metric, by_label in curves.items()
+    },
+    pathlib.Path("results/train_sokoban"),
+  )
+  write_json(
+    pathlib.Path("results/train_sokoban.json"),
+    {
+      "command": "python -m experiments.train_sokoban",
+      "seeds": args.seeds,
+      "env_steps": args.env_steps,
+      "final": {
+        metric: {
+          label: [c.at(args.env_steps) for c in some]
+          for label, some in by_label.items()
+        }
+        for metric, by_label in curves.items()
+      },
+    },
+  )
+  rich.print(
+    f"runs in {args.out}; table and curve in results/train_sokoban.*; "
+    f"try: crbc view {args.out}/crbc-s{args.seeds[0]}-{args.env_steps}"
+  )
+
+
+def _changes(config) -> dict:
+  """What a config changes from the defaults, by dotted key."""
+  standard = config_lib.flat_items(config_lib.get_config())
+  return {
+    key: value
+    for key, value in config_lib.flat_items(config).items()
+    if value != standard[key]
+  }
+
+
+def _table(curves, args) -> Table:
+  budget = args.env_steps
+  table = Table(
+    title=f"Sokoban 6x6, held-out success, {budget:,} env steps, "
+    f"{len(args.seeds)} seed(s)"
+  )
+  table.add_column("estimator")
+  headings = ("sampled, at 30 %", "at 50 %", "at the end", "greedy, at the end")
+  for heading in headings:
+    table.add_column(heading, justify="right")
+  for label in ESTIMATORS:
+    sampled = curves["success_sampled"][label]
+    greedy = curves["success_greedy"][label]
+    cells = [
+      *([c.at(f * budget) for c in sampled] for f in (0.3, 0.5, 1.0)),
+      [c.at(budget) for c in greedy],
+    ]
+    table.add_row(label, *(str(statistics.interval(x)) for x in cells))
+  return table
+
+
+if __name__ == "__main__":
+  sys.exit(main())

@@ -7,7 +7,6 @@ import pathlib
 import re
 import sys
 
-import ml_collections
 import rich
 from absl import flags, logging
 from ml_collections import config_flags
@@ -241,13 +240,14 @@ def _read_config(rest: list[str]):
     )
     values(argv)
     config = values["config"].value
-    # (A file that cannot be read raises its error at this first look.)
-    if not isinstance(config, ml_collections.ConfigDict):
+    # A file that could not be read raises its error at this first look.
+    resolved = getattr(config, "copy_and_resolve_references", None)
+    if resolved is None:
       raise UsageError(
         "get_config() of a config file must return a ConfigDict, got "
         f"{type(config).__name__}"
       )
-    return config.copy_and_resolve_references()
+    return resolved()
   except (
     flags.Error,
     AttributeError,

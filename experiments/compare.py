@@ -38,7 +38,7 @@ SETTINGS = {
   "6x6 slip .25": {"env_steps": 500_000, "env.slip": 0.25},
 }
 SEEDS = (0, 1, 2, 3, 4)
-EVAL_EVERY = 25_000
+EVAL_EVERY = 50_000
 METRIC = "success_sampled"
 FRACTIONS = (0.3, 0.5, 1.0)
 THRESHOLD = 0.60

@@ -54,6 +54,25 @@ class Curve:
     )
 
 
+def credit_share(run_dir: pathlib.Path) -> tuple[float, float]:
+  """Share of step credit in the training time of a run.
+
+  Training time is rollout, credit and update, evaluation and files left out.
+
+  Returns:
+    (median over updates, share of the whole run with its compilations).
+  """
+  rows = records.read_metrics(run_dir, "train")
+  parts = np.array(
+    [[r[f"seconds_{p}"] for p in ("credit", "rollout", "update")] for r in rows]
+  )
+  whole = parts.sum(axis=0)
+  return (
+    float(np.median(parts[:, 0] / parts.sum(axis=1))),
+    float(whole[0] / whole.sum()),
+  )
+
+
 @dataclasses.dataclass(frozen=True)
 class Interval:
   """A mean over seeds with its 95 % bootstrap interval."""

@@ -1,11 +1,12 @@
 """Tunes every estimator alike before they are compared.
 
 Claim: none; it finds, for each estimator of `experiments.compare`, the learning
-rate and the one option that matters most for it (w_S of CRBC, omega of
-GraphGPO, the step weight of GiGPO, the prior of RTMC), by area under the
-held-out curve on 6x6 levels. The seeds are not those of the comparison.
+rate and the options that matter most for it (w_S of CRBC, omega and step
+weight of GraphGPO, step weight of GiGPO, prior of RTMC), by area under the
+held-out curve on 6x6 levels. The seeds are not those of the comparison; the
+levels are the same, for every estimator alike.
 
-  python -m experiments.sweep            # 120 runs of 250,000 steps, 20-30 min
+  python -m experiments.sweep            # 190 runs of 250,000 steps, 20-30 min
   python -m experiments.sweep --report   # the table from finished runs
 
 Writes results/sweep.json, which `experiments.compare` reads.
@@ -22,7 +23,7 @@ from rich.table import Table
 from crbc_jax.learner.records import write_json
 from experiments import pool, statistics
 
-LEARNING_RATES = (1e-3, 2e-3, 3e-3, 5e-3)
+LEARNING_RATES = (1e-3, 2e-3, 3e-3, 5e-3, 1e-2)
 SEEDS = (100, 101)
 ENV_STEPS = 250_000
 EVAL_EVERY = 25_000
@@ -36,6 +37,8 @@ VARIANTS = {
     "graphgpo(omega=0.5)",
     "graphgpo(omega=0.8)",
     "graphgpo(omega=0.95)",
+    "graphgpo(omega=0.5, graph_weight=5.0)",
+    "graphgpo(omega=0.8, graph_weight=5.0)",
   ),
   "GiGPO": ("gigpo(step_weight=1.0)", "gigpo(step_weight=5.0)"),
   "GiGPO mean": (

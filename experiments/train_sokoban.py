@@ -15,6 +15,7 @@ import argparse
 import pathlib
 import sys
 
+import numpy as np
 import rich
 from rich.table import Table
 
@@ -59,7 +60,14 @@ def main(argv: list[str] | None = None) -> None:
     }
     for metric in METRICS
   }
-  rich.print(_table(curves, args))
+  shares = {
+    label: [
+      statistics.credit_share(jobs[label, seed].run_dir)[0]
+      for seed in args.seeds
+    ]
+    for label in ESTIMATORS
+  }
+  rich.print(_table(curves, shares, args))
   plots.learning_curves(
     {
       f"6x6, one box, {metric.split('_')[1]}": {
@@ -76,6 +84,7 @@ def main(argv: list[str] | None = None) -> None:
       "command": "python -m experiments.train_sokoban",
       "seeds": args.seeds,
       "env_steps": args.env_steps,
+      "credit_share": shares,
       "final": {
         metric: {
           label: [c.at(args.env_steps) for c in some]
@@ -101,7 +110,7 @@ def _changes(config) -> dict:
   }
 
 
-def _table(curves, args) -> Table:
+def _table(curves, shares, args) -> Table:
   budget = args.env_steps
   table = Table(
     title=f"Sokoban 6x6, held-out success, {budget:,} env steps, "
@@ -111,6 +120,7 @@ def _table(curves, args) -> Table:
   headings = ("sampled, at 30 %", "at 50 %", "at the end", "greedy, at the end")
   for heading in headings:
     table.add_column(heading, justify="right")
+  table.add_column("step credit,\nshare of time", justify="right")
   for label in ESTIMATORS:
     sampled = curves["success_sampled"][label]
     greedy = curves["success_greedy"][label]
@@ -118,7 +128,11 @@ def _table(curves, args) -> Table:
       *([c.at(f * budget) for c in sampled] for f in (0.3, 0.5, 1.0)),
       [c.at(budget) for c in greedy],
     ]
-    table.add_row(label, *(str(statistics.interval(x)) for x in cells))
+    table.add_row(
+      label,
+      *(str(statistics.interval(x)) for x in cells),
+      f"{np.mean(shares[label]):.1%}",
+    )
   return table
 
 

@@ -208,7 +208,7 @@ def test_outcome_comes_from_the_boundary_never_from_reward():
                                     [1., 1., 0., 0., 0., 0.],
                                     np.array([1, 1, 0, 0, 0, 0], np.int8)])
 def test_outcome_must_be_boolean(values):
-  with pytest.raises(RolloutError, match="outcome is never inferred"):
+  with pytest.raises(RolloutError, match="True or False.*never inferred"):
     StepTable.from_columns(**good(outcome=values))
 
 

@@ -16,7 +16,8 @@ from crbc_jax.credit.registry import (
 )
 from crbc_jax.credit.table_credit import TableCredit, credit_table
 from crbc_jax.rollouts.batching import BatchShape, GroupBatch, make_batch
-from crbc_jax.rollouts.table import RolloutError, StepTable, validate
+from crbc_jax.rollouts.table import RolloutError, StepTable
+from crbc_jax.rollouts.validation import validate
 from crbc_jax.types import (
   Boundary,
   EmpiricalProcess,

@@ -1,7 +1,6 @@
 """The `crbc` command: train, resume, eval, list, view."""
 
 import argparse
-import difflib
 import os
 import pathlib
 import re
@@ -12,6 +11,8 @@ from absl import flags, logging
 from ml_collections import config_flags
 from rich import progress as rich_progress
 from rich import table as rich_table
+
+from crbc_jax.checks import suggestion
 
 _EXAMPLES = """\
 examples:
@@ -125,7 +126,7 @@ def _train(args, rest) -> None:
   config = _read_config(rest)
   config_lib.validate(config)
   run_dir = pathlib.Path(args.run_dir or _new_run_dir(config))
-  rich.print(f"run folder [bold]{run_dir}[/]", flush=True)
+  print(f"run folder {run_dir}", flush=True)
   _with_progress(
     config.env_steps,
     lambda report: loop.start_run(config, run_dir, report=report),
@@ -145,9 +146,9 @@ def _resume(args, _) -> None:
 
 
 def _eval(args, _) -> None:
-  from crbc_jax.learner import panel
+  from crbc_jax.learner import finished
 
-  found = panel.evaluate_run(
+  found = finished.evaluate_run(
     args.run_dir, update=args.checkpoint, levels=args.levels
   )
   table = rich_table.Table(title=f"{args.run_dir}, update {found['update']}")
@@ -175,18 +176,18 @@ def _list(args, _) -> None:
 
 def _view(args, _) -> None:
   from crbc_jax.envs import sokoban_view
-  from crbc_jax.learner import panel
+  from crbc_jax.learner import finished
 
   if not os.path.exists(os.path.join(args.source, "config.json")):
     if args.out:
       raise UsageError("--out needs a run folder: a level alone has no episode")
-    level, width, name = panel.one_level(args.source, args.level)
+    level, width, name = finished.one_level(args.source, args.level)
     rich.print(f"level {name}")
     rich.print(sokoban_view.level_text(level, width=width))
     return
   if args.out and pathlib.Path(args.out).suffix not in (".gif", ".png"):
     raise UsageError(f"--out must end in .gif or .png, got {args.out!r}")
-  episode = panel.play_episode(
+  episode = finished.play_episode(
     args.source, args.level, sampled=args.sampled, seed=args.seed
   )
   rich.print(
@@ -227,10 +228,9 @@ def _read_config(rest: list[str]):
     key = argument.removeprefix("--config.").split("=")[0]
     known = list(config_lib.flat_items(config_lib.get_config()))
     if argument.startswith("--config.") and key not in known:
-      close = difflib.get_close_matches(key, known, n=1)
-      hint = f"; did you mean {close[0]!r}?" if close else ""
       raise UsageError(
-        f"unknown config key {key!r}{hint} (`crbc list config` shows them all)"
+        f"unknown config key {key!r}{suggestion(key, known)}; "
+        "`crbc list config` shows them all"
       )
   argv = ["crbc", *rest]
   values = flags.FlagValues()

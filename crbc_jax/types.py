@@ -9,7 +9,6 @@ Axis names used in shape comments everywhere:
 
 import enum
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import chex
 
@@ -88,11 +87,9 @@ class StepCredit:
   step: chex.Array  # [R] float32, unweighted, normalised step term A^S
   q: chex.Array  # [R] float32, value of the row's (state, action)
   v: chex.Array  # [R] float32, value of the row's state
-  live: chex.Array  # [R] bool, the step term was able to differ from zero
+  live: chex.Array  # [R] bool, the step term could differ from 0 (see each)
   aux: Mapping[str, chex.Array]  # scalars, e.g. the solve residual
 
 
 Estimator = Callable[..., StepCredit]
 """`estimator(group: GroupArrays, *, option=default, ...) -> StepCredit`."""
-
-Metrics = Mapping[str, Any]

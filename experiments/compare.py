@@ -17,13 +17,15 @@ order. Writes results/compare.json, results/compare.md and a figure.
 import argparse
 import json
 import pathlib
+import shlex
 import sys
 
 import numpy as np
 import rich
 from rich.table import Table
 
-from crbc_jax.envs.sokoban_levels import write_text
+import crbc_jax
+from crbc_jax.files import write_text
 from crbc_jax.learner.records import write_json
 from crbc_jax.report import plots
 from experiments import pool, statistics
@@ -62,7 +64,12 @@ def main(argv: list[str] | None = None) -> None:
   )
   parser.add_argument("--out", default="runs/compare", type=pathlib.Path)
   parser.add_argument("--report", action="store_true", help="do not train")
+  parser.add_argument(
+    "--results", default="results", type=pathlib.Path, help="tables, figure"
+  )
   args = parser.parse_args(argv)
+  if not args.tuned.exists():
+    parser.error(f"{args.tuned} is missing: run python -m experiments.sweep")
   tuned = json.loads(args.tuned.read_text(encoding="utf-8"))["best"]
   jobs = {
     (setting, label, seed): _job(args.out, setting, label, seed, best)
@@ -90,22 +97,23 @@ def main(argv: list[str] | None = None) -> None:
       for label, some in curves.items()
     }
     rich.print(_terminal_table(setting, results[setting]["rows"]))
+  given = sys.argv[1:] if argv is None else argv
   write_json(
-    pathlib.Path("results/compare.json"),
+    args.results / "compare.json",
     {
-      "command": "python -m experiments.compare " + " ".join(argv or []),
+      "command": shlex.join(["python", "-m", "experiments.compare", *given]),
+      "version": crbc_jax.__version__,
       "seeds": args.seeds,
       "metric": METRIC,
       "tuned": tuned,
       "settings": results,
     },
   )
-  write_text("results/compare.md", _markdown(results, args.seeds))
+  write_text(args.results / "compare.md", _markdown(results, args.seeds))
   plots.learning_curves(
-    {s: r["curves"] for s, r in results.items()},
-    pathlib.Path("results/compare"),
+    {s: r["curves"] for s, r in results.items()}, args.results / "compare"
   )
-  rich.print("wrote results/compare.{json,md,png,svg}")
+  rich.print(f"wrote {args.results}/compare.json, .md, .png and .svg")
 
 
 def _job(out, setting, label, seed, best) -> pool.Job:
@@ -124,63 +132,48 @@ def _job(out, setting, label, seed, best) -> pool.Job:
 
 
 def _summary(curves, budget: int) -> dict:
-  """Rows of the table: one per estimator, best area first."""
+  """Rows of the table: one per estimator, largest area first."""
   areas = {
     label: [c.area(budget) for c in some] for label, some in curves.items()
   }
   rows = []
   for label, some in curves.items():
-    difference = np.subtract(areas[OURS], areas[label])
+    lead = np.subtract(areas[OURS], areas[label])
+    steps = [c.steps_to(THRESHOLD) for c in some]
+    reached = int(np.isfinite(steps).sum())
     rows.append(
       {
         "label": label,
-        **{
-          f"at_{f:g}": statistics.interval([c.at(f * budget) for c in some])
+        "at": [
+          statistics.interval([c.at(f * budget) for c in some])
           for f in FRACTIONS
-        },
+        ],
         "last3": statistics.interval([c.success[-3:].mean() for c in some]),
         "area": statistics.interval(areas[label]),
-        "steps_to": [c.steps_to(THRESHOLD) for c in some],
-        "behind": statistics.interval(difference),
+        "reached": reached,
+        "median_steps": (
+          float(np.median(steps)) if reached * 2 > len(steps) else None
+        ),
+        "lead": statistics.interval(lead),
+        "seeds_ahead": int((lead > 0).sum()),
+        "seeds": len(some),
       }
     )
   rows.sort(key=lambda r: -r["area"].mean)
-  return {"budget": budget, "rows": [_plain(r) for r in rows]}
-
-
-def _plain(row: dict) -> dict:
-  plain = {}
-  for key, value in row.items():
-    if isinstance(value, statistics.Interval):
-      value = {"mean": value.mean, "low": value.low, "high": value.high}
-    elif key == "steps_to":
-      reached = [v for v in value if np.isfinite(v)]
-      value = {
-        "reached": len(reached),
-        "runs": len(value),
-        "median": float(np.median(value))
-        if len(reached) * 2 > len(value)
-        else None,
-      }
-    plain[key] = value
-  return plain
+  return {"budget": budget, "rows": rows}
 
 
 def _cells(row: dict) -> list[str]:
-  def show(x):
-    return f"{x['mean']:.3f} [{x['low']:.3f}, {x['high']:.3f}]"
-
-  steps = row["steps_to"]
-  reached = f"{steps['reached']}/{steps['runs']}"
-  median = f"{steps['median'] / 1e3:.0f} k" if steps["median"] else "–"
-  behind = "–" if row["label"] == OURS else show(row["behind"])
+  median = row["median_steps"]
+  steps = f"{median / 1e3:.0f} k" if median is not None else "–"
+  lead = f"{row['lead']} ({row['seeds_ahead']}/{row['seeds']})"
   return [
     row["label"],
-    *(f"{row[f'at_{f:g}']['mean']:.3f}" for f in FRACTIONS),
-    show(row["last3"]),
-    show(row["area"]),
-    f"{median} ({reached})",
-    behind,
+    *(f"{at.mean:.3f}" for at in row["at"]),
+    str(row["last3"]),
+    str(row["area"]),
+    f"{steps} ({row['reached']}/{row['seeds']})",
+    "–" if row["label"] == OURS else lead,
   ]
 
 
@@ -190,7 +183,7 @@ _HEADINGS = (
   "last three evaluations",
   "area under the curve",
   f"steps to {THRESHOLD:.2f}",
-  f"area of {OURS} minus this",
+  f"area of {OURS} minus this (seeds ahead)",
 )
 
 

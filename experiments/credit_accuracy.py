@@ -49,7 +49,7 @@ import rich.console
 import rich.table
 
 import crbc_jax
-from crbc_jax.envs.sokoban_levels import write_text
+from crbc_jax.files import write_text
 from crbc_jax.learner import config, loop, records, task
 from crbc_jax.learner.checkpoint import Checkpoints
 from crbc_jax.report import plots
@@ -60,11 +60,11 @@ from experiments.credit_measures import (
   KINDS,
   NAMES,
   OTHERS,
-  Interval,
   make_credit_fn,
   make_measure_fn,
   summarise,
 )
+from experiments.statistics import Interval
 
 SLIPS = (0.0, 0.25)
 STAGES = {"initial": 0, "early": 100_000, "late": 400_000}  # env steps
@@ -99,7 +99,7 @@ def main(argv: list[str] | None = None) -> None:
       )
       cells.append(
         {"stage": stage, "slip": slip, "env_steps": env_steps, **facts}
-        | summarise(samples, seed=options.seed)
+        | summarise(samples)
       )
       console.print(as_table(cells[-1]))
   console.print(verdicts(cells))
@@ -115,7 +115,6 @@ def main(argv: list[str] | None = None) -> None:
       "training": options.seed,
       "levels": options.seed + 1,
       "rollouts": options.seed,
-      "bootstrap": options.seed,
     },
     "batches": options.batches,
     "seconds": round(time.perf_counter() - began, 1),

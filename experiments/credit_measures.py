@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,8 +11,10 @@ import numpy as np
 from crbc_jax.credit import registry
 from crbc_jax.credit.estimators.crbc import crbc_depths
 from crbc_jax.learner import collect, task, truth
-from crbc_jax.rollouts import batching, from_arrays
+from crbc_jax.rollouts.batching import BatchShape
+from crbc_jax.rollouts.from_arrays import batch_arrays
 from crbc_jax.types import Boundary, GroupArrays
+from experiments.statistics import interval
 
 BETA = 0.98
 DEPTHS = (0, 1, 2, 4, 8, 16, math.inf)
@@ -42,17 +44,6 @@ ZERO = 1e-5  # credit below this share of the largest is rounding
 
 Samples = dict[tuple[str, str, str, str], np.ndarray]
 """(estimator, kind, rows, metric) -> one value for each batch."""
-
-
-class Interval(NamedTuple):
-  """Mean over batches and its 95 % bootstrap interval; a list in JSON."""
-
-  mean: float
-  low: float
-  high: float
-
-  def __str__(self):
-    return f"{self.mean:+.3f} ({self.low:+.3f}, {self.high:+.3f})"
 
 
 CreditFn = Callable[[GroupArrays], tuple[dict[str, dict[str, Any]], Any]]
@@ -108,7 +99,7 @@ def make_measure_fn(
     rollouts = collect_fn(params, drawn.as_levels(), key)
     mask = np.asarray(rollouts.mask)
     exact = true_values_fn(params, drawn, rollouts).advantage[mask]
-    credit, live = credit_steps(rollouts, credit_fn)
+    credit, live = credit_steps(rollouts, credit_fn, actions=env.num_actions)
     live = live[mask]
     chosen = {"live": live, "all": np.ones_like(live)}
     values = {
@@ -149,29 +140,24 @@ def make_measure_fn(
   return measure
 
 
-def credit_steps(rollouts: collect.Rollouts, credit_fn: CreditFn):
+def credit_steps(
+  rollouts: collect.Rollouts, credit_fn: CreditFn, *, actions: int
+):
   """What `credit_fn` returns, as [P, G, T] arrays with 0 where masked."""
   wanted = ("key", "final_key", "action", "reward", "boundary", "mask")
   host = jax.device_get({name: getattr(rollouts, name) for name in wanted})
-  mask = host["mask"]
-  groups, group_size, steps = mask.shape
-  table = from_arrays.table_from_arrays(state_key=host.pop("key"), **host)
+  groups, group_size, steps = host["mask"].shape
   # No more anchors or pairs than rows: one shape, and one program, for all.
   rows = group_size * steps
-  batch = batching.pad_groups(
-    table,
-    batching.intern_table(table),
-    batching.BatchShape(
+  batch = batch_arrays(
+    state_key=host.pop("key"),
+    **host,
+    actions=actions,
+    shape=BatchShape(
       groups=groups, rows=rows, anchors=rows, pairs=rows, rollouts=group_size
     ),
   )
-
-  def to_steps(values):
-    out = np.zeros(mask.size, values.dtype)
-    out[table.row_id] = batch.to_rows(values, len(table))
-    return out.reshape(mask.shape)
-
-  return jax.tree.map(to_steps, jax.device_get(credit_fn(batch.arrays)))
+  return jax.tree.map(batch.to_steps, jax.device_get(credit_fn(batch.arrays)))
 
 
 def metrics(
@@ -197,15 +183,7 @@ def metrics(
   return found
 
 
-def interval(values: np.ndarray, *, seed: int) -> Interval:
-  """The percentile bootstrap over batches [n]."""
-  rng = np.random.default_rng(seed)
-  means = rng.choice(values, (2_000, len(values))).mean(axis=1)
-  found = (values.mean(), *np.percentile(means, (2.5, 97.5)))
-  return Interval(*(round(float(x), 4) for x in found))
-
-
-def summarise(samples: Samples, *, seed: int) -> dict[str, Any]:
+def summarise(samples: Samples) -> dict[str, Any]:
   """Intervals of every metric and of differences, which are paired by batch.
 
   Returns:
@@ -216,13 +194,13 @@ def summarise(samples: Samples, *, seed: int) -> dict[str, Any]:
 
   def gap(deep, shallow, *rest):
     values = samples[deep, *rest] - samples[shallow, *rest]
-    return interval(values, seed=seed)
+    return interval(values)
 
   estimators: dict[str, Any] = {}
   for (name, kind, rows, metric), values in samples.items():
     kinds = estimators.setdefault(name, {})
     part = kinds.setdefault(kind, {}).setdefault(rows, {})
-    part[metric] = interval(values, seed=seed)
+    part[metric] = interval(values)
   return {
     "estimators": estimators,
     "deeper": {

@@ -3,20 +3,19 @@
 A run that has finished is not repeated; one that was cut off is resumed.
 """
 
+import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.progress import (
   BarColumn,
-  MofNCompleteColumn,
   Progress,
   TextColumn,
   TimeElapsedColumn,
@@ -24,9 +23,9 @@ from rich.progress import (
 )
 
 from crbc_jax.learner import config as config_lib
-from crbc_jax.learner import task
+from crbc_jax.learner import records, task
 
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,47 +45,32 @@ def run_all(jobs: Sequence[Job], *, workers: int | None = None) -> None:
 
   Args:
     jobs: run folders must differ.
-    workers: runs at a time, each pinned to a core; default all cores.
+    workers: runs at a time, each pinned to a core where the system can; all
+      cores by default.
 
   Raises:
     JobError: a run failed. The others are stopped; a repeated call goes on.
   """
-  cores = sorted(os.sched_getaffinity(0))
-  workers = min(workers or len(cores), len(cores))
   waiting = [job for job in jobs if not _finished(job)]
   for job in waiting:  # before runs could race for the same level files
     task.ensure_generated(resolved_config(job))
-  free, running = list(cores[:workers]), {}
-  columns = (
-    TextColumn("{task.description}"),
-    BarColumn(),
-    MofNCompleteColumn(),
-    TimeElapsedColumn(),
-    TextColumn("ETA"),
-    TimeRemainingColumn(),
-  )
-  with Progress(*columns) as progress:
-    total = progress.add_task(
-      "runs", total=len(jobs), completed=len(jobs) - len(waiting)
-    )
-    try:
-      while waiting or running:
-        while waiting and free:
-          job = waiting.pop(0)
-          core = free.pop()
-          running[core] = job, _start(job, core)
-        time.sleep(_POLL_SECONDS)
-        for core, (job, process) in list(running.items()):
-          if process.poll() is None:
-            continue
-          del running[core]
-          free.append(core)
-          if process.returncode:
-            raise JobError(f"{job.run_dir} failed:\n{_tail(job)}")
-          progress.advance(total)
-    finally:
-      for _, process in running.values():
-        process.terminate()
+  free = _cores()[:workers]
+  running: dict[int, tuple[Job, subprocess.Popen]] = {}
+  with _progress(jobs) as show, contextlib.ExitStack() as stack:
+    stack.callback(_stop, running)
+    while waiting or running:
+      while waiting and free:
+        core, job = free.pop(), waiting.pop(0)
+        running[core] = job, _start(job, core)
+      time.sleep(_POLL_SECONDS)
+      for core, (job, process) in list(running.items()):
+        if process.poll() is None:
+          continue
+        del running[core]
+        free.append(core)
+        if process.returncode:
+          raise JobError(f"{job.run_dir} failed:\n{_tail(job)}")
+      show()
 
 
 def resolved_config(job: Job):
@@ -95,15 +79,60 @@ def resolved_config(job: Job):
   for key, value in job.overrides.items():
     config_lib.set_value(config, key, value)
   config_lib.validate(config)
-  return config
+  return config_lib.with_absolute_paths(config)
 
 
-def grid(**axes: Sequence[Any]) -> list[dict[str, Any]]:
-  """All combinations of the values of several axes, the last one fastest."""
-  return [
-    dict(zip(axes, values, strict=True))
-    for values in itertools.product(*axes.values())
-  ]
+def _cores() -> list[int]:
+  if hasattr(os, "sched_getaffinity"):
+    return sorted(os.sched_getaffinity(0))
+  return list(range(os.cpu_count() or 1))
+
+
+@contextlib.contextmanager
+def _progress(jobs: Sequence[Job]) -> Iterator[Any]:
+  """A bar over the env steps of all jobs; gives a function that redraws it."""
+  budgets = [resolved_config(job).env_steps for job in jobs]
+  columns = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    TextColumn("{task.completed:,.0f}/{task.total:,} env steps"),
+    TimeElapsedColumn(),
+    TextColumn("ETA"),
+    TimeRemainingColumn(elapsed_when_finished=False),
+  )
+  with Progress(*columns, speed_estimate_period=120) as progress:
+    bar = progress.add_task("", total=sum(budgets))
+
+    def show():
+      steps = [
+        min(_env_steps(job), budget)
+        for job, budget in zip(jobs, budgets, strict=True)
+      ]
+      done = sum(s >= b for s, b in zip(steps, budgets, strict=True))
+      progress.update(
+        bar, completed=sum(steps), description=f"{done}/{len(jobs)} runs"
+      )
+
+    show()
+    yield show
+
+
+def _env_steps(job: Job) -> int:
+  """Steps of the last line of a run's metrics."""
+  path = job.run_dir / records.METRICS
+  if not path.exists():
+    return 0
+  with path.open("rb") as file:
+    file.seek(max(0, path.stat().st_size - 4_096))
+    lines = file.read().split(b"\n")[1:-1]  # whole lines only
+  return json.loads(lines[-1])["env_steps"] if lines else 0
+
+
+def _stop(running: Mapping[int, tuple[Job, subprocess.Popen]]) -> None:
+  for _, process in running.values():
+    process.terminate()
+  for _, process in running.values():
+    process.wait()
 
 
 def _finished(job: Job) -> bool:
@@ -137,14 +166,17 @@ def _start(job: Job, core: int) -> subprocess.Popen:
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
   }
   with _log(job).open("ab") as log:
-    return subprocess.Popen(
+    process = subprocess.Popen(
       [sys.executable, "-m", "crbc_jax", *arguments],
       stdout=log,
       stderr=subprocess.STDOUT,
       stdin=subprocess.DEVNULL,
       env=environment,
-      preexec_fn=lambda: os.sched_setaffinity(0, {core}),
     )
+  if hasattr(os, "sched_setaffinity"):
+    with contextlib.suppress(ProcessLookupError):  # it failed at once
+      os.sched_setaffinity(process.pid, {core})
+  return process
 
 
 def _log(job: Job) -> pathlib.Path:

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import scipy.stats
@@ -73,35 +74,34 @@ def credit_share(run_dir: pathlib.Path) -> tuple[float, float]:
   )
 
 
-@dataclasses.dataclass(frozen=True)
-class Interval:
-  """A mean over seeds with its 95 % bootstrap interval."""
+class Interval(NamedTuple):
+  """A mean with its 95 % bootstrap interval; a list in JSON."""
 
   mean: float
   low: float
   high: float
 
   def __str__(self) -> str:
+    if self.low == self.high:  # one value, or equal ones
+      return f"{self.mean:.3f}"
     return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
-  @property
-  def excludes_zero(self) -> bool:
-    """Whether the interval lies on one side of 0."""
-    return self.low > 0 or self.high < 0
 
+def interval(values: Sequence[float] | np.ndarray) -> Interval:
+  """Mean and 95 % percentile bootstrap interval (fixed seed), to 4 digits.
 
-def interval(values: Sequence[float]) -> Interval:
-  """Mean and 95 % percentile bootstrap interval over seeds (fixed seed)."""
+  With few values of one sign such an interval cannot reach 0: also report how
+  many there are.
+  """
   values = np.asarray(values, float)
-  if len(values) < 2 or np.ptp(values) == 0:
-    return Interval(
-      float(values.mean()), float(values.min()), float(values.max())
-    )
-  found = scipy.stats.bootstrap(
-    (values,),
-    np.mean,
-    n_resamples=RESAMPLES,
-    method="percentile",
-    rng=np.random.default_rng(0),
-  ).confidence_interval
-  return Interval(float(values.mean()), float(found.low), float(found.high))
+  low = high = values.mean()
+  if np.ptp(values) > 0:
+    found = scipy.stats.bootstrap(
+      (values,),
+      np.mean,
+      n_resamples=RESAMPLES,
+      method="percentile",
+      rng=np.random.default_rng(0),
+    ).confidence_interval
+    low, high = found.low, found.high
+  return Interval(*(round(float(x), 4) for x in (values.mean(), low, high)))

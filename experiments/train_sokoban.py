@@ -13,6 +13,7 @@ again; an interrupted run goes on where it was.
 
 import argparse
 import pathlib
+import shlex
 import sys
 
 import numpy as np
@@ -25,7 +26,7 @@ from crbc_jax.learner.records import write_json
 from crbc_jax.report import plots
 from experiments import pool, statistics
 
-ESTIMATORS = {"CRBC exact": "crbc", "GRPO": "grpo"}
+ESTIMATORS = {"CRBC exact": "crbc(w_step=1.0)", "GRPO": "grpo"}
 SEEDS = (0, 1)
 METRICS = ("success_sampled", "success_greedy")
 
@@ -39,11 +40,14 @@ def main(argv: list[str] | None = None) -> None:
   parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
   parser.add_argument("--env_steps", type=int, default=config.env_steps)
   parser.add_argument("--out", default="runs/sokoban", type=pathlib.Path)
+  parser.add_argument(
+    "--results", default="results", type=pathlib.Path, help="table, figure"
+  )
   args = parser.parse_args(argv)
   changes = _changes(config) | {"env_steps": args.env_steps}
   jobs = {
     (label, seed): pool.Job(
-      args.out / f"{estimator}-s{seed}-{args.env_steps}",
+      args.out / _name(estimator, seed, args.env_steps),
       changes | {"estimator": estimator, "seed": seed},
     )
     for seed in args.seeds
@@ -76,12 +80,15 @@ def main(argv: list[str] | None = None) -> None:
       }
       for metric, by_label in curves.items()
     },
-    pathlib.Path("results/train_sokoban"),
+    args.results / "train_sokoban",
   )
+  given = sys.argv[1:] if argv is None else argv
   write_json(
-    pathlib.Path("results/train_sokoban.json"),
+    args.results / "train_sokoban.json",
     {
-      "command": "python -m experiments.train_sokoban",
+      "command": shlex.join(
+        ["python", "-m", "experiments.train_sokoban", *given]
+      ),
       "seeds": args.seeds,
       "env_steps": args.env_steps,
       "credit_share": shares,
@@ -95,9 +102,14 @@ def main(argv: list[str] | None = None) -> None:
     },
   )
   rich.print(
-    f"runs in {args.out}; table and curve in results/train_sokoban.*; "
-    f"try: crbc view {args.out}/crbc-s{args.seeds[0]}-{args.env_steps}"
+    f"runs in {args.out}; table and curve in {args.results}/train_sokoban.*; "
+    "look at an episode with\n  "
+    f".venv/bin/crbc view {next(iter(jobs.values())).run_dir}"
   )
+
+
+def _name(estimator: str, seed: int, env_steps: int) -> str:
+  return f"{estimator.split('(')[0]}-s{seed}-{env_steps}"
 
 
 def _changes(config) -> dict:

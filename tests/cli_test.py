@@ -102,9 +102,9 @@ def test_help_of_each_command(crbc, command, words):
 @pytest.mark.parametrize(
   "argument, words",
   [
-    ("--config.sed=3", "unknown config key 'sed'; did you mean 'seed'?"),
+    ("--config.sed=3", "unknown config key 'sed' (did you mean 'seed'?)"),
     ("--config.rollout=3", "unknown config key 'rollout'"),
-    ("--config.learner.clipp=3", "did you mean 'learner.clip'?"),
+    ("--config.learner.clipp=3", "did you mean 'learner.clip'"),
     ("--config.seed=abc", "--config.seed=abc"),
     ("--config.seed=1.5", "--config.seed=1.5"),
     ("--config.tensorboard=maybe", "tensorboard"),

@@ -10,6 +10,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from crbc_jax.checks import is_number
 from crbc_jax.credit import solvers
 from crbc_jax.types import EmpiricalProcess, Values
 
@@ -102,8 +103,7 @@ def bellman_residual(
 def check_depth(depth: float) -> None:
   """Raises ValueError unless depth is a whole number >= 0 or infinity."""
   whole = (
-    isinstance(depth, (int, float))
-    and not isinstance(depth, bool)
+    is_number(depth)
     and depth >= 0
     and (math.isinf(depth) or depth == int(depth))
   )

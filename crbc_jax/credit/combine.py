@@ -4,7 +4,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from crbc_jax.credit.process import check_choice
+from crbc_jax.checks import check_choice, is_number
 from crbc_jax.types import Boundary, EmpiricalProcess, GroupArrays, Values
 
 NORMS = ("mean_std", "mean")
@@ -151,12 +151,14 @@ def normalised_step_credit(
   Args:
     process: one unbatched process.
     values: v [N], q [M].
-    sigma_min: floor of the divisor, > 0.
+    sigma_min: floor of the divisor, > 0, in units of the values (the paper's
+      .1 is for outcomes in [0, 1]). A tiny floor would divide rounding noise
+      by itself.
 
   Returns:
     (A^S [M], gate [N] bool).
   """
-  if isinstance(sigma_min, (int, float)) and not sigma_min > 0:
+  if is_number(sigma_min) and not sigma_min > 0:
     raise ValueError(f"sigma_min must be > 0, got {sigma_min}")
   num_states = process.state_count.shape[0]
   seen = process.pair_count > 0

@@ -7,6 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from crbc_jax.checks import check_choice, check_discount, is_number
 from crbc_jax.types import Boundary, EmpiricalProcess, GroupArrays
 
 SIGNALS = ("outcome", "observed")
@@ -39,7 +40,9 @@ def build_process(
     signal: "outcome" (default, the paper) or "observed" (general rewards).
     truncation: "failure" (default, the paper: the last step of a truncated
       rollout is absorbed in failure) or "bootstrap" (it leads to the anchor it
-      showed last, if the group ever acted from there; needs beta < 1).
+      showed last, if the group ever acted from there; needs beta < 1 and a
+      recorded successor: without one it is the same as "failure"). Returns,
+      and so depth 0, never bootstrap.
 
   Returns:
     The process; anchors that nobody acted from and padding have count 0.
@@ -47,7 +50,7 @@ def build_process(
   check_discount("beta", beta)
   check_choice("signal", signal, SIGNALS)
   check_choice("truncation", truncation, TRUNCATIONS)
-  if truncation == "bootstrap" and isinstance(beta, (int, float)) and beta >= 1:
+  if truncation == "bootstrap" and is_number(beta) and beta >= 1:
     raise ValueError(
       "truncation='bootstrap' needs beta < 1: at 1 a truncated "
       "loop never ends and its value is not defined"
@@ -161,17 +164,3 @@ def check_group(group: GroupArrays) -> None:
   chex.assert_equal_shape(rows)
   chex.assert_equal_shape([group.pair_state, group.pair_mask])
   chex.assert_rank([group.state_mask, group.traj_mask], 1)
-
-
-def check_discount(name: str, value: float) -> None:
-  """Raises ValueError unless a static discount lies in (0, 1]."""
-  if isinstance(value, (int, float)) and not 0 < value <= 1:
-    raise ValueError(f"{name} must be in (0, 1], got {value}")
-
-
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-  """Raises ValueError unless `value` is one of `choices`."""
-  if value not in choices:
-    raise ValueError(
-      f"{name} must be one of {', '.join(choices)}; got {value!r}"
-    )

@@ -1,7 +1,6 @@
 """Estimators by name; options are checked, never swallowed."""
 
 import ast
-import difflib
 import functools
 import inspect
 import math
@@ -10,6 +9,7 @@ from typing import Any
 
 import jax
 
+from crbc_jax.checks import is_number, suggestion
 from crbc_jax.credit.estimators.crbc import crbc
 from crbc_jax.credit.estimators.gigpo import gigpo
 from crbc_jax.credit.estimators.graphgpo import graphgpo
@@ -41,7 +41,7 @@ def make_estimator(name: str, **options: Any) -> Estimator:
 
   Raises:
     ValueError: unknown estimator or option (the message lists the known ones),
-      or a value outside its range.
+      or a value of the wrong type or outside its range.
   """
   function = _lookup(name)
   known = estimator_options(name)
@@ -49,8 +49,9 @@ def make_estimator(name: str, **options: Any) -> Estimator:
     if option not in known:
       raise ValueError(
         f"estimator {name!r} has no option {option!r}"
-        f"{_suggest(option, known)}; it has: {', '.join(known)}"
+        f"{suggestion(option, known)}; it has: {', '.join(known)}"
       )
+    _check_type(name, option, options[option], known[option])
   bound = functools.partial(function, **options)
   # Range checks of options run while tracing; trace once, on nothing.
   jax.eval_shape(bound, _smallest_group())
@@ -70,7 +71,7 @@ def parse_estimator(text: str) -> tuple[str, dict[str, Any]]:
   Values are Python literals; `inf` is allowed. Nothing is evaluated.
 
   Raises:
-    ValueError: the text is not of that form.
+    ValueError: the text is not of that form, or names an option twice.
   """
   form = f"estimator {text!r} is not of the form name or name(option=value)"
   try:
@@ -89,6 +90,8 @@ def parse_estimator(text: str) -> tuple[str, dict[str, Any]]:
   options: dict[str, Any] = {}
   for keyword in node.keywords:
     assert keyword.arg is not None  # `**` was refused above
+    if keyword.arg in options:
+      raise ValueError(f"{form}: option {keyword.arg!r} is given twice")
     if isinstance(keyword.value, ast.Name) and keyword.value.id == "inf":
       options[keyword.arg] = math.inf
       continue
@@ -104,15 +107,25 @@ def parse_estimator(text: str) -> tuple[str, dict[str, Any]]:
 def _lookup(name: str) -> Estimator:
   if name not in ESTIMATORS:
     raise ValueError(
-      f"unknown estimator {name!r}{_suggest(name, ESTIMATORS)}; "
+      f"unknown estimator {name!r}{suggestion(name, ESTIMATORS)}; "
       f"known: {', '.join(sorted(ESTIMATORS))}"
     )
   return ESTIMATORS[name]
 
 
-def _suggest(word: str, known) -> str:
-  close = difflib.get_close_matches(word, list(known), n=1)
-  return f" (did you mean {close[0]!r}?)" if close else ""
+def _check_type(name: str, option: str, value: Any, default: Any) -> None:
+  """Refuses text for a number and the other way round; traced values pass."""
+  if isinstance(value, jax.core.Tracer):
+    return
+  wants_text = isinstance(default, str)
+  if wants_text != isinstance(value, str) or not (
+    wants_text or is_number(value)
+  ):
+    kind = "text" if wants_text else "a number"
+    raise ValueError(
+      f"estimator {name!r}: option {option} must be {kind} (default "
+      f"{default!r}), got {value!r}"
+    )
 
 
 def _smallest_group() -> GroupArrays:

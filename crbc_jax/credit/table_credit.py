@@ -8,7 +8,8 @@ import numpy as np
 
 from crbc_jax.credit import registry
 from crbc_jax.rollouts.batching import make_batch
-from crbc_jax.rollouts.table import StepTable, validate
+from crbc_jax.rollouts.table import RolloutError, StepTable
+from crbc_jax.types import Boundary
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,21 +34,37 @@ def credit_table(
 
   Args:
     table: S rows, any number of groups.
-    estimator: a registered name.
+    estimator: a registered name, also with options: "crbc(depth=2)".
     **options: its options.
 
   Returns:
     Credit in the order of the table's rows.
 
   Raises:
-    RolloutError: the table cannot be credited; says which row and why.
+    RolloutError: the table cannot be credited; says which row and why. Also
+      when truncated rollouts are to be bootstrapped and no state after the
+      last step was recorded.
     ValueError: unknown estimator or option.
   """
-  credit_fn = registry.make_credit_fn(estimator, **options)
-  validate(table)
+  name, named = registry.parse_estimator(estimator)
+  options = named | options
+  credit_fn = registry.make_credit_fn(name, **options)
+  if options.get("truncation") == "bootstrap":
+    _check_successors(table)
   batch = make_batch(table)
   credit = jax.device_get(credit_fn(batch.arrays))
   names = [field.name for field in dataclasses.fields(TableCredit)]
   return TableCredit(
     **{n: batch.to_rows(getattr(credit, n), len(table)) for n in names}
   )
+
+
+def _check_successors(table: StepTable) -> None:
+  truncated = table.boundary == Boundary.TRUNCATED
+  after = table.next_state_key[truncated]
+  if len(after) and all(key is None for key in after):
+    raise RolloutError(
+      "truncation='bootstrap' needs the state after the last step of truncated "
+      "rollouts, but next_state_key is empty on all of them: record it, or use "
+      "truncation='failure'"
+    )

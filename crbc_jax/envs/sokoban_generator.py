@@ -15,6 +15,7 @@ import pathlib
 
 import numpy as np
 
+from crbc_jax import files as files_lib
 from crbc_jax.envs import sokoban_levels, sokoban_solver
 
 FORMAT = 1
@@ -150,9 +151,7 @@ def ensure_levels(
       )
     # The manifest goes first: after a crash the missing files are made again.
     manifest = wanted | {"files": files}
-    sokoban_levels.write_text(
-      manifest_path, json.dumps(manifest, indent=2) + "\n"
-    )
+    files_lib.write_text(manifest_path, json.dumps(manifest, indent=2) + "\n")
     for path in missing:
       sokoban_levels.write_levels(path, levels[path])
   for path in paths:

@@ -20,11 +20,11 @@ import functools
 import hashlib
 import os
 import pathlib
-import tempfile
 
 import jax.numpy as jnp
 import numpy as np
 
+from crbc_jax import files
 from crbc_jax.envs import sokoban
 
 SUFFIXES = (".txt", ".xsb")
@@ -184,42 +184,25 @@ def read_levels(path: str | os.PathLike) -> LevelSet:
     raise LevelError(f"{path}: no such file or folder; check the path")
   if path.is_file():
     return _pack(_parse(_read_text(path), path.name))
-  files = sorted(
+  found = sorted(
     file
     for file in path.rglob("*")
     if file.suffix in SUFFIXES and file.is_file()
   )
-  if not files:
+  if not found:
     raise LevelError(
       f"{path}: no level files ({', '.join('*' + s for s in SUFFIXES)}) in"
       " this folder or below it"
     )
   boards = []
-  for file in files:
+  for file in found:
     boards += _parse(_read_text(file), file.relative_to(path).as_posix())
   return _pack(boards)
 
 
 def write_levels(path: str | os.PathLike, levels: LevelSet):
   """Writes `levels_text` to `path` in one piece (a temporary file, renamed)."""
-  write_text(path, levels_text(levels))
-
-
-def write_text(path: str | os.PathLike, text: str):
-  """Writes a file so that a reader sees the old text or the new, never half."""
-  path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-  try:
-    with open(handle, "w", encoding="utf-8", newline="\n") as file:
-      file.write(text)
-    umask = os.umask(0)
-    os.umask(umask)
-    os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files private
-    os.replace(temporary, path)
-  except BaseException:
-    os.unlink(temporary)
-    raise
+  files.write_text(path, levels_text(levels))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,11 +4,12 @@
 `crbc train` uses when no `--config` is given.
 """
 
-import difflib
+import pathlib
 from typing import Any
 
 import ml_collections
 
+from crbc_jax.checks import suggestion
 from crbc_jax.credit import registry
 from crbc_jax.envs.sokoban import REWARDS
 from crbc_jax.learner.update import ADVANTAGE_SCALES, AGGREGATIONS
@@ -111,12 +112,24 @@ def set_value(config: ml_collections.ConfigDict, key: str, value: Any) -> None:
   Raises:
     ConfigError: no such key.
   """
+  if key not in flat_items(config):
+    raise ConfigError(f"unknown config key {key!r}")
   *sections, last = key.split(".")
   for section in sections:
-    config = config.get(section)
-  if config is None or last not in config:
-    raise ConfigError(f"unknown config key {key!r}")
+    config = config[section]
   config[last] = value
+
+
+def with_absolute_paths(
+  config: ml_collections.ConfigDict,
+) -> ml_collections.ConfigDict:
+  """A copy whose level files are found from any folder."""
+  config = config.copy_and_resolve_references()
+  for key in ("levels", "held_out", "generator.folder"):
+    value = flat_items(config)[key]
+    if value:
+      set_value(config, key, str(pathlib.Path(value).absolute()))
+  return config
 
 
 def load_config(values: dict[str, Any]) -> ml_collections.ConfigDict:
@@ -188,10 +201,10 @@ _RANGES = (
   ("generator.starts_per_layout", 1, _INF),
   ("policy.crop_radius", 0, _INF),
   ("rollout.levels", 1, _INF),
-  ("rollout.group_size", 1, _INF),
+  ("rollout.group_size", 2, _INF),
   ("learner.minibatch", 1, _INF),
   ("learner.epochs", 1, _INF),
-  ("learner.clip", 0, _INF),
+  ("learner.clip", 1e-6, _INF),
   ("learner.entropy", 0, _INF),
   ("learner.kl", 0, _INF),
   ("learner.max_grad_norm", 1e-9, _INF),
@@ -216,10 +229,9 @@ _LENGTHS = (
 def _check_tree(config, default, path: str) -> None:
   for key in config:
     if key not in default:
-      close = difflib.get_close_matches(key, list(default), n=1)
-      hint = f" (did you mean {close[0]!r}?)" if close else ""
       raise ConfigError(
-        f"unknown key {path}.{key}{hint}; known: {', '.join(default)}"
+        f"unknown key {path}.{key}{suggestion(key, default)}; known: "
+        f"{', '.join(default)}"
       )
   for key, standard in default.items():
     if key not in config:

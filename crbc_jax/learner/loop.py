@@ -1,10 +1,12 @@
 """The training loop: collect -> credit -> update, with exact resume."""
 
+import contextlib
 import dataclasses
+import fcntl
 import json
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -19,8 +21,7 @@ from crbc_jax.learner import collect as collect_lib
 from crbc_jax.learner import config as config_lib
 from crbc_jax.learner import evaluate, records, task, update
 from crbc_jax.learner.checkpoint import Checkpoints
-from crbc_jax.rollouts.batching import intern_table, pad_groups
-from crbc_jax.rollouts.from_arrays import fixed_shape, table_from_arrays
+from crbc_jax.rollouts.from_arrays import batch_arrays
 from crbc_jax.types import StepCredit
 
 Report = Callable[[int, dict[str, float]], None]
@@ -57,6 +58,7 @@ def start_run(
     RunError: the folder holds a run already, or training broke down.
   """
   config_lib.validate(config)
+  config = config_lib.with_absolute_paths(config)
   run_dir = pathlib.Path(run_dir)
   if (run_dir / "config.json").exists():
     raise RunError(
@@ -156,7 +158,23 @@ def _optimizer(config):
   )
 
 
+@contextlib.contextmanager
+def _locked(run_dir: pathlib.Path) -> Iterator[None]:
+  """Keeps a second process out of a run that is going on."""
+  with (run_dir / ".lock").open("w") as file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      raise RunError(f"{run_dir} is being trained by another process") from None
+    yield  # the system lifts the lock with the process, however it ends
+
+
 def _run(config, current: task.Task, run_dir: pathlib.Path, report):
+  with _locked(run_dir):
+    return _train(config, current, run_dir, report)
+
+
+def _train(config, current: task.Task, run_dir: pathlib.Path, report):
   step = _make_step(config, current)
   evaluate_panel = make_panel_eval(config, current)
   levels = current.train.as_levels()
@@ -260,11 +278,7 @@ def _make_step(config, current: task.Task):
     state, learned = learn(state, levels, rollouts, advantage, update_key)
     learned = {k: float(v) for k, v in jax.device_get(learned).items()}
     updated = time.perf_counter()
-    if not learned.pop("params_finite"):
-      problem = "the parameters are not finite after the update"
-    for quantity in ("loss", "grad_norm"):
-      if not np.isfinite(learned[quantity]):
-        problem = f"the {quantity} is {learned[quantity]}"
+    params_finite = learned.pop("params_finite")
     mask = np.asarray(rollouts.mask)
     metrics = {
       **batch_diagnostics(arrays, credit),
@@ -275,6 +289,11 @@ def _make_step(config, current: task.Task):
       "seconds_credit": credited - collected,
       "seconds_update": updated - credited,
     }
+    bad = [name for name, value in metrics.items() if not np.isfinite(value)]
+    if bad:
+      problem = f"not finite: {', '.join(bad)}"
+    elif not params_finite:
+      problem = "the parameters are not finite after the update"
     return state, metrics, problem
 
   return step
@@ -299,24 +318,9 @@ def credit_rollouts(
   """
   wanted = ("key", "final_key", "action", "reward", "boundary", "mask")
   host = jax.device_get({name: getattr(rollouts, name) for name in wanted})
-  table = table_from_arrays(state_key=host.pop("key"), **host)
-  interned = intern_table(table)
-  mask = host["mask"]
-  batch = pad_groups(
-    table,
-    interned,
-    fixed_shape(
-      interned.needed,
-      groups=mask.shape[0],
-      rollouts=mask.shape[1],
-      steps=mask.shape[2],
-      actions=actions,
-    ),
-  )
+  batch = batch_arrays(state_key=host.pop("key"), **host, actions=actions)
   credit = jax.device_get(credit_fn(batch.arrays))
-  advantage = np.zeros(mask.size, np.float32)
-  advantage[table.row_id] = batch.to_rows(credit.advantage, len(table))
-  return advantage.reshape(mask.shape), batch.arrays, credit
+  return batch.to_steps(credit.advantage), batch.arrays, credit
 
 
 def _first_non_finite(rollouts, advantage, estimator: str) -> str | None:

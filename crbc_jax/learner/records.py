@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from crbc_jax.envs.sokoban_levels import write_text
+from crbc_jax.files import write_text
 
 METRICS = "metrics.jsonl"
 

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import warnings
 from typing import Any
 
 import ml_collections
@@ -39,8 +40,8 @@ def make_task(config: ml_collections.ConfigDict) -> Task:
   """
   train, held_out = _level_sets(config)
   train, held_out = sokoban_levels.match_sizes(train, held_out)
-  train = _unsolved(train, "training")
-  panel = _unsolved(held_out, "held-out")
+  train = unsolved(train, "training")
+  panel = unsolved(held_out, "held-out")
   panel = panel.take(np.arange(min(len(panel), config.panel)))
   env = Sokoban(
     height=train.height,
@@ -112,22 +113,36 @@ def ensure_generated(
 
 def _level_sets(config) -> tuple[LevelSet, LevelSet]:
   if not config.levels:
-    train, held_out = ensure_generated(config)
+    paths = ensure_generated(config)
     return (
-      sokoban_levels.read_levels(train),
-      sokoban_levels.read_levels(held_out),
+      sokoban_levels.read_levels(paths[0]),
+      sokoban_levels.read_levels(paths[1]),
     )
   levels = sokoban_levels.read_levels(config.levels)
-  if config.held_out:
-    return levels, sokoban_levels.read_levels(config.held_out)
-  return _split_by_layout(levels)
+  if not config.held_out:
+    return _split_by_layout(levels)
+  held_out = sokoban_levels.read_levels(config.held_out)
+  seen = set(_layout_keys(levels))
+  shared = sum(key in seen for key in _layout_keys(held_out))
+  if shared:
+    warnings.warn(
+      f"{shared} of {len(held_out)} held-out levels have a layout that is "
+      "also trained on",
+      stacklevel=2,
+    )
+  return levels, held_out
+
+
+def _layout_keys(levels: LevelSet) -> list[bytes]:
+  """Equal for levels with equal walls and targets up to symmetry."""
+  symmetries = sokoban_generator.grid_symmetries(levels.height, levels.width)
+  codes = levels.walls + 2 * levels.targets
+  return [sokoban_generator.layout_key(code, symmetries) for code in codes]
 
 
 def _split_by_layout(levels: LevelSet) -> tuple[LevelSet, LevelSet]:
   """Holds out every 10th layout; symmetric layouts stay together."""
-  symmetries = sokoban_generator.grid_symmetries(levels.height, levels.width)
-  codes = levels.walls + 2 * levels.targets
-  keys = [sokoban_generator.layout_key(code, symmetries) for code in codes]
+  keys = _layout_keys(levels)
   number: dict[bytes, int] = {}
   layout = np.array([number.setdefault(k, len(number)) for k in keys])
   held = layout % _HOLD_OUT_EVERY == _HOLD_OUT_EVERY - 1
@@ -140,7 +155,12 @@ def _split_by_layout(levels: LevelSet) -> tuple[LevelSet, LevelSet]:
   return levels.take(np.flatnonzero(~held)), levels.take(np.flatnonzero(held))
 
 
-def _unsolved(levels: LevelSet, role: str) -> LevelSet:
+def unsolved(levels: LevelSet, role: str) -> LevelSet:
+  """The levels that are not solved at the start.
+
+  Raises:
+    LevelError: none is left; names `role`.
+  """
   left = np.flatnonzero(~levels.solved)
   if not len(left):
     raise LevelError(f"all {role} levels are solved at the start")

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from crbc_jax.credit.process import check_choice
+from crbc_jax.checks import check_choice
 from crbc_jax.learner import losses
 from crbc_jax.learner.collect import Rollouts
 from crbc_jax.policies.grid import LogitsFn
@@ -111,8 +111,8 @@ def make_update_fn(
     key: for shuffling.
 
   Returns of it:
-    (LearnerState, metrics dict of scalars). `finite` is False when the loss,
-    a gradient or a parameter stopped being a finite number.
+    (LearnerState, metrics dict of scalars). `params_finite` is False when a
+    parameter stopped being a finite number.
   """
 
   def loss_fn(params, reference, levels, rows, weight):

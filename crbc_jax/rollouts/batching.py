@@ -13,6 +13,7 @@ import numpy as np
 
 from crbc_jax.rollouts import table as table_lib
 from crbc_jax.rollouts.table import StepTable
+from crbc_jax.rollouts.validation import validate
 from crbc_jax.types import Boundary, GroupArrays
 
 
@@ -196,7 +197,21 @@ def pad_groups(
 
 
 def make_batch(table: StepTable, shape: BatchShape | None = None) -> GroupBatch:
-  """Interns and pads a table in one go; `shape` as in `grow_shape`."""
+  """Validates, interns and pads a table in one go.
+
+  Args:
+    table: S rows, any number of groups.
+    shape: of the batch before; it is kept where the table fits and grows
+      otherwise. Pass `batch.shape` on from batch to batch, so that a run
+      compiles a handful of times; without it every batch is a new shape.
+
+  Returns:
+    The padded groups and the way back to table rows.
+
+  Raises:
+    RolloutError: as `validation.validate`.
+  """
+  validate(table)
   interned = intern_table(table)
   return pad_groups(table, interned, grow_shape(shape, interned.needed))
 

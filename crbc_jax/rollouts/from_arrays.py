@@ -1,10 +1,18 @@
 """Rollouts collected on the device -> StepTable, without a Python loop."""
 
+import dataclasses
+
 import numpy as np
 
-from crbc_jax.rollouts.batching import BatchShape, next_rung
+from crbc_jax.rollouts.batching import (
+  BatchShape,
+  GroupBatch,
+  intern_table,
+  next_rung,
+  pad_groups,
+)
 from crbc_jax.rollouts.table import StepTable, factorize
-from crbc_jax.types import Boundary
+from crbc_jax.types import Boundary, GroupArrays
 
 _WORD_BITS = 31
 
@@ -91,3 +99,47 @@ def fixed_shape(
     pairs=min(rows, anchors * actions),
     rollouts=rollouts,
   )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ArrayBatch:
+  """Padded groups of rollouts that came as arrays [P, G, T]."""
+
+  table: StepTable
+  batch: GroupBatch
+  mask: np.ndarray  # [P, G, T] bool
+
+  @property
+  def arrays(self) -> GroupArrays:
+    """The padded groups, [P, ...]."""
+    return self.batch.arrays
+
+  def to_steps(self, values: np.ndarray) -> np.ndarray:
+    """Per-row results [P, R] as [P, G, T], 0 where masked."""
+    steps = np.zeros(self.mask.size, values.dtype)
+    steps[self.table.row_id] = self.batch.to_rows(values, len(self.table))
+    return steps.reshape(self.mask.shape)
+
+
+def batch_arrays(
+  *, mask: np.ndarray, actions: int, shape: BatchShape | None = None, **arrays
+) -> ArrayBatch:
+  """Interns and pads rollouts in one go, without validation.
+
+  Args:
+    mask: [P, G, T] bool, steps that were played.
+    actions: number of actions of the environment.
+    shape: to pad to; `fixed_shape` of this batch by default.
+    **arrays: the other arguments of `table_from_arrays`.
+  """
+  table = table_from_arrays(mask=mask, **arrays)
+  interned = intern_table(table)
+  groups, rollouts, steps = mask.shape
+  shape = shape or fixed_shape(
+    interned.needed,
+    groups=groups,
+    rollouts=rollouts,
+    steps=steps,
+    actions=actions,
+  )
+  return ArrayBatch(table, pad_groups(table, interned, shape), mask)

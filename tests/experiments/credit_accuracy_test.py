@@ -25,7 +25,7 @@ def measured(tmp_path_factory):
   )
   samples, facts = measure(current.params, seed=0, batches=4)
   cell = {"stage": "initial", "slip": 0.0, "env_steps": 0, **facts}
-  return samples, cell | credit_measures.summarise(samples, seed=0)
+  return samples, cell | credit_measures.summarise(samples)
 
 
 def mean(cell, name, metric, kind="raw"):
@@ -114,7 +114,7 @@ def test_report(measured, tmp_path):
   _, cell = measured
   # A made-up fall must be told.
   steps = dict(cell["deeper"]["raw"]["live"])
-  down = credit_measures.Interval(-0.02, -0.03, -0.01)
+  down = credit_accuracy.Interval(-0.02, -0.03, -0.01)
   worse = cell | {
     "slip": 0.25,
     "deeper": {

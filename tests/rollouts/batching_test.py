@@ -173,7 +173,7 @@ def test_a_shape_that_is_too_small_is_refused(axis):
 
 def test_a_table_without_counted_rows_is_refused():
   table = groups_lib.table_of([groups_lib.golden()], weight=[0] * 11)
-  with pytest.raises(RolloutError, match="positive weight"):
+  with pytest.raises(RolloutError, match="every row has weight 0"):
     make_batch(table)
 
 

@@ -12,6 +12,7 @@ from crbc_jax.rollouts.from_arrays import (
   fold_key_words,
   table_from_arrays,
 )
+from crbc_jax.rollouts.validation import validate
 from crbc_jax.types import Boundary
 from tests import tiny_runs
 
@@ -65,7 +66,7 @@ def hand_arrays():
 def test_table_from_arrays_by_hand():
   arrays = hand_arrays()
   got = table_from_arrays(**arrays)
-  table.validate(got)
+  validate(got)
   wanted = []
   for p, g in np.ndindex(2, 2):
     steps = int(arrays["mask"][p, g].sum())
@@ -174,7 +175,7 @@ def test_credit_rollouts_equals_a_table_of_object_keys(slip):
       row["next_state_key"], row["next_state_key"]
     )
   by_hand = table.StepTable.from_rows(rows)
-  table.validate(by_hand)
+  validate(by_hand)
   batch = batching.make_batch(by_hand)
   wanted = batch.to_rows(
     np.asarray(credit_fn(batch.arrays).advantage), len(by_hand)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from crbc_jax.rollouts import table as table_lib
-from crbc_jax.rollouts.table import RolloutError, StepTable, validate
+from crbc_jax.rollouts.table import RolloutError, StepTable
+from crbc_jax.rollouts.validation import validate
 from crbc_jax.types import Boundary
 from tests import groups as groups_lib
 
@@ -208,7 +209,7 @@ def test_outcome_comes_from_the_boundary_never_from_reward():
                                     [1., 1., 0., 0., 0., 0.],
                                     np.array([1, 1, 0, 0, 0, 0], np.int8)])
 def test_outcome_must_be_boolean(values):
-  with pytest.raises(RolloutError, match="True or False.*never inferred"):
+  with pytest.raises(RolloutError, match=r"True or False.*never inferred"):
     StepTable.from_columns(**good(outcome=values))
 
 

@@ -37,7 +37,8 @@ def crbc(
     group: one unbatched group.
     beta: discount of the process in (0, 1]; 1 is allowed.
     depth: 0 (visit averaging), 1, 2, ... or inf (the exact closure).
-    sigma_min: floor of the step term's divisor.
+    sigma_min: floor of the step term's divisor, in units of the values: scale
+      it with the rewards under `signal="observed"`.
     w_group: weight w_G of the trajectory term.
     w_step: weight w_S of the step term; 0 is the trajectory term alone.
     signal: "outcome" (the paper) or "observed" rewards; see `build_process`.

@@ -7,14 +7,9 @@ two and are named options.
 import jax
 import jax.numpy as jnp
 
-from crbc_jax.credit import combine
-from crbc_jax.credit.estimators.gigpo import episode_term
-from crbc_jax.credit.process import (
-  SIGNALS,
-  check_choice,
-  check_discount,
-  check_group,
-)
+from crbc_jax.checks import check_choice, check_discount
+from crbc_jax.credit.episode import episode_term, scores_at_anchors
+from crbc_jax.credit.process import SIGNALS, check_group
 from crbc_jax.types import Boundary, GroupArrays, StepCredit
 
 EXPONENTS = ("code", "paper", "normalized")
@@ -46,7 +41,8 @@ def graphgpo(
   less the penalty of an invalid action, standardised over the steps taken at
   the same anchor (alone there: 0). Anchors that cannot reach success count as
   one further than the furthest that can; without any success A^G is 0 up to
-  penalties. Failed and truncated rollouts keep their real last successor.
+  penalties. Failed and truncated rollouts keep their real last successor where
+  one was recorded; otherwise it is a dead end.
 
   Args:
     group: one unbatched group.
@@ -63,13 +59,13 @@ def graphgpo(
     eps: added to standard deviations.
 
   Returns:
-    StepCredit; q is the row's graph reward and v its anchor's mean of them.
+    StepCredit; q is the row's graph reward and v its anchor's mean of them. A
+    row is live when its anchor was visited at least twice.
   """
   check_group(group)
   check_discount("omega", omega)
   check_choice("exponent", exponent, EXPONENTS)
   check_choice("signal", signal, SIGNALS)
-  num_states = group.state_mask.shape[0]
   distance, row_distance = distances_to_success(group)
   power = row_distance
   if exponent == "paper":
@@ -78,15 +74,7 @@ def graphgpo(
     power = row_distance - distance[group.state] + 1
   penalty = jnp.where(group.valid, 0.0, invalid_penalty)
   reward = jnp.where(group.mask, success_reward * omega**power - penalty, 0.0)
-  step = combine.centred_scores(
-    reward, group.state, group.mask, num_states, norm=norm, eps=eps
-  )
-  visits = jax.ops.segment_sum(
-    group.mask.astype(jnp.float32), group.state, num_states
-  )
-  mean = jax.ops.segment_sum(reward, group.state, num_states) / jnp.maximum(
-    visits, 1.0
-  )
+  step, mean, live = scores_at_anchors(group, reward, norm=norm, eps=eps)
   episode = episode_term(
     group,
     norm=norm,
@@ -102,8 +90,8 @@ def graphgpo(
     trajectory=episode,
     step=step,
     q=reward,
-    v=jnp.where(group.mask, mean[group.state], 0.0),
-    live=group.mask & (visits >= 2)[group.state],
+    v=mean,
+    live=live,
     aux={},
   )
 

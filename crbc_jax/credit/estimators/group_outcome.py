@@ -2,8 +2,9 @@
 
 import jax.numpy as jnp
 
+from crbc_jax.checks import check_choice
 from crbc_jax.credit import combine
-from crbc_jax.credit.process import SIGNALS, check_choice, check_group
+from crbc_jax.credit.process import SIGNALS, check_group
 from crbc_jax.types import GroupArrays, StepCredit
 
 

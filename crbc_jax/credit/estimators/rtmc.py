@@ -7,14 +7,10 @@ not read); see methods.md section 2 for what is certain and what is not.
 import jax
 import jax.numpy as jnp
 
+from crbc_jax.checks import check_choice, check_discount, is_number
 from crbc_jax.credit import combine
-from crbc_jax.credit.estimators.gigpo import penalised_reward
-from crbc_jax.credit.process import (
-  check_choice,
-  check_discount,
-  check_group,
-  discounted_returns,
-)
+from crbc_jax.credit.episode import penalised_reward
+from crbc_jax.credit.process import check_group, discounted_returns
 from crbc_jax.types import GroupArrays, StepCredit
 
 VISITS = ("first", "every")
@@ -57,14 +53,15 @@ def rtmc(
     eps: added to that standard deviation.
 
   Returns:
-    StepCredit with no trajectory term; v is V'.
+    StepCredit with no trajectory term; v is V'. A row is live when its credit
+    is not 0: the prior lets even a lone visit have credit.
   """
   check_group(group)
   check_discount("gamma", gamma)
   check_choice("prior", prior, PRIORS)
   check_choice("visits", visits, VISITS)
   check_choice("scale", scale, SCALES)
-  if isinstance(n_prior, (int, float)) and n_prior < 0:
+  if is_number(n_prior) and n_prior < 0:
     raise ValueError(f"n_prior must be >= 0, got {n_prior}")
   num_states, num_pairs = group.state_mask.shape[0], group.pair_mask.shape[0]
   reward = penalised_reward(

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from crbc_jax.envs import sokoban_levels
-from crbc_jax.learner import checkpoint, evaluate, loop, panel, task
+from crbc_jax.learner import checkpoint, evaluate, finished, loop, task
 from crbc_jax.types import Boundary
 from tests import tiny_runs
 from tests.tiny_runs import compiled_programs  # noqa: F401
@@ -101,7 +101,7 @@ def run(tmp_path_factory):
 @pytest.mark.training
 def test_evaluate_run_repeats_the_final_evaluation(run):
   run_dir, result = run
-  found = panel.evaluate_run(run_dir)
+  found = finished.evaluate_run(run_dir)
   assert {k: found[k] for k in result["final"]} == result["final"]
   assert found["update"] == result["update"]
   assert found["count"] == result["panel"]["count"]
@@ -113,10 +113,10 @@ def test_evaluate_run_at_another_checkpoint(run):
   run_dir, result = run
   numbers = sorted(int(p.name) for p in (run_dir / "checkpoints").iterdir())
   assert len(numbers) == 3 and numbers[-1] == result["update"]
-  early = panel.evaluate_run(run_dir, update=numbers[0])
+  early = finished.evaluate_run(run_dir, update=numbers[0])
   assert early["update"] == numbers[0]
   with pytest.raises(checkpoint.CheckpointError, match="no checkpoint 999"):
-    panel.evaluate_run(run_dir, update=999)
+    finished.evaluate_run(run_dir, update=999)
 
 
 @pytest.mark.training
@@ -124,7 +124,7 @@ def test_evaluate_run_on_other_levels(run, tmp_path):
   run_dir, _ = run
   path = tmp_path / "own.txt"
   path.write_text("#####\n#@$.#\n#####\n\n####\n#@ #\n#$ #\n#. #\n####\n")
-  found = panel.evaluate_run(run_dir, levels=str(path))
+  found = finished.evaluate_run(run_dir, levels=str(path))
   own = sokoban_levels.read_levels(path)
   padded = sokoban_levels.match_sizes(
     own, task.make_task(loop.read_config(run_dir)).panel
@@ -133,7 +133,7 @@ def test_evaluate_run_on_other_levels(run, tmp_path):
   for name in ("success_greedy", "success_sampled"):
     assert found[name] in (0, 0.5, 1)
   with pytest.raises(sokoban_levels.LevelError, match="no such file"):
-    panel.evaluate_run(run_dir, levels=str(tmp_path / "none"))
+    finished.evaluate_run(run_dir, levels=str(tmp_path / "none"))
 
 
 @pytest.mark.training
@@ -148,7 +148,7 @@ def test_levels_of_another_size_are_refused(run, tmp_path, text, words):
   path = tmp_path / "own.txt"
   path.write_text(text)
   with pytest.raises(loop.RunError) as caught:
-    panel.evaluate_run(run[0], levels=str(path))
+    finished.evaluate_run(run[0], levels=str(path))
   message = str(caught.value)
   assert words in message and "do not fit the run's 5x5 with 1" in message
   assert "\n" not in message
@@ -168,7 +168,7 @@ def test_play_episode(run, sampled):
   logits_of = jax.jit(current.logits_fn)
   lengths = set()
   for i in (0, 3, 7):
-    episode = panel.play_episode(run_dir, i, sampled=sampled, seed=4)
+    episode = finished.play_episode(run_dir, i, sampled=sampled, seed=4)
     level = one(current.panel, i)
 
     def choose(now, t, level=level):
@@ -189,7 +189,7 @@ def test_play_episode(run, sampled):
     assert episode.width == 5
     lengths.add(len(actions))
   if sampled:
-    other = panel.play_episode(run_dir, 7, sampled=True, seed=5)
+    other = finished.play_episode(run_dir, 7, sampled=True, seed=5)
     assert other.actions.tolist() != actions
 
 
@@ -197,21 +197,21 @@ def test_play_episode(run, sampled):
 @pytest.mark.parametrize("index", [-1, 8])
 def test_play_episode_of_no_level(run, index):
   with pytest.raises(sokoban_levels.LevelError, match="there are 8, from 0"):
-    panel.play_episode(run[0], index)
+    finished.play_episode(run[0], index)
 
 
 def test_one_level(tmp_path):
   path = tmp_path / "own.txt"
   path.write_text("#####\n#@$.#\n#####\n\n#######\n#@ $ .#\n#######\n")
-  level, width, name = panel.one_level(str(path), 1)
+  level, width, name = finished.one_level(str(path), 1)
   assert (width, name) == (7, "own.txt:1")
   assert level.player == 8 and level.boxes.tolist() == [10]
   with pytest.raises(sokoban_levels.LevelError, match="there are 2, from 0"):
-    panel.one_level(str(path), 2)
+    finished.one_level(str(path), 2)
 
 
 @pytest.mark.training
 def test_a_run_without_a_checkpoint_is_refused(run, tmp_path):
   (tmp_path / "config.json").write_bytes((run[0] / "config.json").read_bytes())
   with pytest.raises(checkpoint.CheckpointError, match="saved no checkpoint"):
-    panel.evaluate_run(tmp_path)
+    finished.evaluate_run(tmp_path)

@@ -132,7 +132,7 @@ def _fitting(path: str, current: task.Task) -> sokoban_levels.LevelSet:
       f"{levels.num_boxes} boxes do not fit the run's {env.height}x"
       f"{env.width} with {env.boxes}"
     )
-  return levels
+  return task.unsolved(levels, str(path))
 
 
 def _pick(levels: sokoban_levels.LevelSet, index: int) -> tuple[Level, str]:

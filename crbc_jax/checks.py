@@ -1,0 +1,34 @@
+"""Checks of static options, with messages that say what is allowed."""
+
+import difflib
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+
+def is_number(value: Any) -> bool:
+  """Whether this is a static number: not traced, not True or False."""
+  return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def check_discount(name: str, value: float) -> None:
+  """Raises ValueError unless a static discount lies in (0, 1].
+
+  A traced value cannot be looked at and passes.
+  """
+  if is_number(value) and not 0 < value <= 1:
+    raise ValueError(f"{name} must be in (0, 1], got {value}")
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+  """Raises ValueError unless `value` is one of `choices`."""
+  if value not in choices:
+    raise ValueError(
+      f"{name} must be one of {', '.join(choices)}; got {value!r}"
+    )
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+  """Names the closest known word in brackets, or gives nothing."""
+  close = difflib.get_close_matches(word, list(known), n=1)
+  return f" (did you mean {close[0]!r}?)" if close else ""

@@ -20,7 +20,7 @@ REAL_DATA = $(or $(CRBC_REAL_DATA),$(abspath ../shared/data))
 fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv train compare credit-accuracy bench test test-slow lint \
+.PHONY: help venv train sweep compare credit-accuracy bench test test-slow lint \
   format wheel-test clean
 
 help:  ## list the targets
@@ -34,6 +34,9 @@ venv: $(INSTALLED)  ## install into .venv (once; about a minute, 1.1 GB)
 
 train: $(INSTALLED)  ## train on Sokoban, then print a table
 	$(PY) -m experiments.train_sokoban $(ARGS)
+
+sweep: $(INSTALLED)  ## tune every estimator alike (before compare)
+	$(PY) -m experiments.sweep $(ARGS)
 
 compare: $(INSTALLED)  ## compare the estimators under one budget
 	$(PY) -m experiments.compare $(ARGS)

@@ -204,3 +204,31 @@ def test_ensure_levels_reuses_repairs_and_complains(tmp_path, monkeypatch):
 
   with pytest.raises(TypeError, match="seed"):
     sokoban_generator.ensure_levels(tmp_path / "new")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  "size, boxes", [((6, 6), 1), ((7, 7), 1), ((6, 6), 2), ((7, 7), 2)]
+)
+def test_every_level_of_the_full_families_is_solved_exactly(size, boxes):
+  """The 12,000 + 1,024 levels a run uses, against the forward search."""
+  sets = sokoban_generator.generate(0, size=size, boxes=boxes)
+  keys = [set(layout_keys(levels)) for levels in sets]
+  assert [len(k) for k in keys] == [1_500, 128]
+  assert not keys[0] & keys[1]
+  for levels in sets:
+    lengths = {}
+    for i in range(len(levels)):
+      layout = i - i % 8  # levels of one layout stand together
+      if i == layout:
+        lengths = sokoban_generator.optimal_lengths(
+          levels.walls[i],
+          levels.targets[i],
+          width=levels.width,
+          longest=10**6,
+        )
+      start = int(levels.player[i]), sokoban_solver.bit_set(levels.boxes[i])
+      length = sokoban_solver.solve(levels, i).length
+      assert length is not None
+      assert 3 <= length <= 20
+      assert lengths[start] == length

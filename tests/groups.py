@@ -26,11 +26,13 @@ FIELDS = ("advantage", "trajectory", "step", "q", "v", "live")
 
 
 def rollout(path: str, end: str, final_state: Hashable = None) -> Rollout:
-  """"s0 a s1 b" -> two steps, as in the golden example of §10."""
+  """ "s0 a s1 b" -> two steps, as in the golden example of §10."""
   words = path.split()
-  return Rollout(tuple(Step(s, a) for s, a in
-                       zip(words[::2], words[1::2], strict=True)),
-                 end, final_state)
+  return Rollout(
+    tuple(Step(s, a) for s, a in zip(words[::2], words[1::2], strict=True)),
+    end,
+    final_state,
+  )
 
 
 def golden() -> list[Rollout]:
@@ -54,13 +56,21 @@ def columns_of(groups: Iterable[Group]) -> dict[str, list]:
     for rollout in group:
       last = len(rollout.steps) - 1
       for t, step in enumerate(rollout.steps):
-        rows.append({
-          "group_id": group_id, "traj_id": number, "step_idx": t,
-          "state_key": step.state, "action_key": step.action,
-          "next_state_key": (rollout.final_state if t == last
-                             else rollout.steps[t + 1].state),
-          "reward": float(step.reward), "valid": step.valid,
-          "boundary": rollout.end if t == last else "none"})
+        rows.append(
+          {
+            "group_id": group_id,
+            "traj_id": number,
+            "step_idx": t,
+            "state_key": step.state,
+            "action_key": step.action,
+            "next_state_key": (
+              rollout.final_state if t == last else rollout.steps[t + 1].state
+            ),
+            "reward": float(step.reward),
+            "valid": step.valid,
+            "boundary": rollout.end if t == last else "none",
+          }
+        )
       number += 1
   return {name: [row[name] for row in rows] for name in rows[0]}
 
@@ -75,24 +85,41 @@ def table_of(groups: Iterable[Group], **columns) -> StepTable:
 
 def flat(rows_of_groups: Iterable[Sequence[Sequence]]) -> np.ndarray:
   """Oracle rows of several groups as one float64 array in table order."""
-  return np.array([float(x) for rows in rows_of_groups for row in rows
-                   for x in row])
+  return np.array(
+    [float(x) for rows in rows_of_groups for row in rows for x in row]
+  )
 
 
-def random_groups(count: int, seed: int, *, missing: Sequence[float] = (0.0,),
-                  dyadic: bool = False, **sizes) -> list[list[Rollout]]:
+def random_groups(
+  count: int,
+  seed: int,
+  *,
+  missing: Sequence[float] = (0.0,),
+  dyadic: bool = False,
+  **sizes,
+) -> list[list[Rollout]]:
   """Random oracle groups; `dyadic` rounds rewards to eighths.
 
   Sums of eighths are exact in float32, so that scores equal on paper are
   equal in the kernel too.
   """
   rng = random.Random(seed)
-  groups = [oracle.random_group(rng, missing=rng.choice(missing), **sizes)
-            for _ in range(count)]
+  groups = [
+    oracle.random_group(rng, missing=rng.choice(missing), **sizes)
+    for _ in range(count)
+  ]
   if dyadic:
-    groups = [[r._replace(steps=tuple(
-      s._replace(reward=Fraction(round(s.reward * 8), 8)) for s in r.steps))
-      for r in group] for group in groups]
+    groups = [
+      [
+        r._replace(
+          steps=tuple(
+            s._replace(reward=Fraction(round(s.reward * 8), 8)) for s in r.steps
+          )
+        )
+        for r in group
+      ]
+      for group in groups
+    ]
   return groups
 
 
@@ -108,8 +135,9 @@ def depths_fn(**options) -> Callable[[GroupArrays], StepCredit]:
   return jax.jit(jax.vmap(functools.partial(crbc_depths, **options)))
 
 
-def credit(name: str, source: StepTable | GroupBatch | Iterable[Group],
-           **options) -> dict[str, np.ndarray]:
+def credit(
+  name: str, source: StepTable | GroupBatch | Iterable[Group], **options
+) -> dict[str, np.ndarray]:
   """Every field of an estimator's result, per row, in table order."""
   if not isinstance(source, (StepTable, GroupBatch)):
     source = table_of(source)
@@ -124,8 +152,13 @@ def credit(name: str, source: StepTable | GroupBatch | Iterable[Group],
 def credit_at_depths(batch: GroupBatch, size: int, **options) -> list[dict]:
   """One dict of table-order fields for each depth of `crbc_depths`."""
   result = depths_fn(**options)(batch.arrays)
-  return [{f: batch.to_rows(np.asarray(getattr(result, f))[:, d], size)
-           for f in FIELDS} for d in range(len(options["depths"]))]
+  return [
+    {
+      f: batch.to_rows(np.asarray(getattr(result, f))[:, d], size)
+      for f in FIELDS
+    }
+    for d in range(len(options["depths"]))
+  ]
 
 
 def bits(values) -> np.ndarray:

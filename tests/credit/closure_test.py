@@ -31,39 +31,50 @@ SHAPE = BatchShape(1000, 64, 32, 32, 8)
 def levels_of(source, shape=SHAPE, **options) -> list[dict]:
   """Credit at each of DEPTHS; one shape, so each option set compiles once."""
   options = {"signal": "outcome", "truncation": "failure"} | options
-  table = source if isinstance(source, StepTable) else (
-    groups_lib.table_of(source))
-  return groups_lib.credit_at_depths(make_batch(table, shape), len(table),
-                                     depths=DEPTHS, **options)
+  table = (
+    source if isinstance(source, StepTable) else (groups_lib.table_of(source))
+  )
+  return groups_lib.credit_at_depths(
+    make_batch(table, shape), len(table), depths=DEPTHS, **options
+  )
 
 
 def closed(source, **options) -> dict:
   """Credit of the exact closure."""
   return levels_of(source, **options)[-1]
 
+
 # -- the worked example ------------------------------------------------------
 
 # (beta, depth): V of s0, s1, s2, from the first table of §10.
 GOLDEN_V = {
-  (.9, 0): (.324, .45, .225),
-  (.9, 1): (.2835, .55125, .2979),
-  (.9, 2): (.359316, .584055, .288787),
-  (.9, 3): (.366205, .579954, .305846),
-  (.9, INF): (.379966, .589722, .310492),
-  (.98, INF): (.473741, .666923, .361066),
-  (1., INF): (.5, .6875, .375),
+  (0.9, 0): (0.324, 0.45, 0.225),
+  (0.9, 1): (0.2835, 0.55125, 0.2979),
+  (0.9, 2): (0.359316, 0.584055, 0.288787),
+  (0.9, 3): (0.366205, 0.579954, 0.305846),
+  (0.9, INF): (0.379966, 0.589722, 0.310492),
+  (0.98, INF): (0.473741, 0.666923, 0.361066),
+  (1.0, INF): (0.5, 0.6875, 0.375),
 }
 
 # depth: Q, Q - V and A^S of each pair at beta .9, from the second table.
 GOLDEN_PAIRS = {
-  0: {("s0", "a"): (.405, .081, .81), ("s0", "b"): (.27, -.054, -.54),
-      ("s1", "c"): (.9, .45, 1.), ("s1", "d"): (0., -.45, -1.),
-      ("s2", "e"): (0., -.225, -.577350), ("s2", "f"): (.9, .675, 1.732051)},
-  INF: {("s0", "a"): (.530749, .150784, 1.224745),
-        ("s0", "b"): (.279443, -.100523, -.816497),
-        ("s1", "c"): (.9, .310278, 1.), ("s1", "d"): (.279443, -.310278, -1.),
-        ("s2", "e"): (.113990, -.196503, -.577350),
-        ("s2", "f"): (.9, .589508, 1.732051)},
+  0: {
+    ("s0", "a"): (0.405, 0.081, 0.81),
+    ("s0", "b"): (0.27, -0.054, -0.54),
+    ("s1", "c"): (0.9, 0.45, 1.0),
+    ("s1", "d"): (0.0, -0.45, -1.0),
+    ("s2", "e"): (0.0, -0.225, -0.577350),
+    ("s2", "f"): (0.9, 0.675, 1.732051),
+  },
+  INF: {
+    ("s0", "a"): (0.530749, 0.150784, 1.224745),
+    ("s0", "b"): (0.279443, -0.100523, -0.816497),
+    ("s1", "c"): (0.9, 0.310278, 1.0),
+    ("s1", "d"): (0.279443, -0.310278, -1.0),
+    ("s2", "e"): (0.113990, -0.196503, -0.577350),
+    ("s2", "f"): (0.9, 0.589508, 1.732051),
+  },
 }
 
 
@@ -72,41 +83,63 @@ def test_golden_values(beta, depth):
   got = levels_of([groups_lib.golden()], beta=beta)[DEPTHS.index(depth)]
   want = dict(zip(("s0", "s1", "s2"), GOLDEN_V[beta, depth], strict=True))
   np.testing.assert_allclose(
-    got["v"], [want[s.state] for s in groups_lib.steps(groups_lib.golden())],
-    atol=1e-6)
+    got["v"],
+    [want[s.state] for s in groups_lib.steps(groups_lib.golden())],
+    atol=1e-6,
+  )
 
 
 @pytest.mark.parametrize("depth", GOLDEN_PAIRS)
 def test_golden_pairs(depth):
-  got = levels_of([groups_lib.golden()], beta=.9)[DEPTHS.index(depth)]
-  want = np.array([GOLDEN_PAIRS[depth][s.state, s.action] for s in
-                   groups_lib.steps(groups_lib.golden())])
+  got = levels_of([groups_lib.golden()], beta=0.9)[DEPTHS.index(depth)]
+  want = np.array(
+    [
+      GOLDEN_PAIRS[depth][s.state, s.action]
+      for s in groups_lib.steps(groups_lib.golden())
+    ]
+  )
   np.testing.assert_allclose(got["q"], want[:, 0], atol=1e-6)
   np.testing.assert_allclose(got["q"] - got["v"], want[:, 1], atol=1e-6)
   np.testing.assert_allclose(got["step"], want[:, 2], atol=1e-6)
   # Two successes of four: (1 - 1/2) / sqrt(1/3) = .866025, less epsilon.
-  trajectory = np.repeat([.866024, -.866024, .866024, -.866024], [2, 3, 2, 4])
+  trajectory = np.repeat(
+    [0.866024, -0.866024, 0.866024, -0.866024], [2, 3, 2, 4]
+  )
   np.testing.assert_allclose(got["trajectory"], trajectory, atol=1e-6)
-  np.testing.assert_allclose(got["advantage"], trajectory + 5 * want[:, 2],
-                             atol=6e-6)
+  np.testing.assert_allclose(
+    got["advantage"], trajectory + 5 * want[:, 2], atol=6e-6
+  )
   assert got["live"].all()
 
 
 def test_golden_process():
   batch = make_batch(groups_lib.table_of([groups_lib.golden()]))
   group = groups_lib.one(batch.arrays)
-  process = build_process(group, beta=.9)
-  np.testing.assert_allclose(process.matrix[:3, :3], [
-    [0, .4, .6], [0, 0, .5], [.25, 0, 0]], atol=1e-7)
-  np.testing.assert_allclose(process.gain[:3], [0, .45, .225], atol=1e-7)
-  np.testing.assert_allclose(process.behaviour[:6],
-                             [.4, .5, .5, .75, .6, .25], atol=1e-7)
+  process = build_process(group, beta=0.9)
+  np.testing.assert_allclose(
+    process.matrix[:3, :3],
+    [[0, 0.4, 0.6], [0, 0, 0.5], [0.25, 0, 0]],
+    atol=1e-7,
+  )
+  np.testing.assert_allclose(process.gain[:3], [0, 0.45, 0.225], atol=1e-7)
+  np.testing.assert_allclose(
+    process.behaviour[:6], [0.4, 0.5, 0.5, 0.75, 0.6, 0.25], atol=1e-7
+  )
   probs = np.array(transition_probs(group, process))
   # Pairs in order a c d e b f; columns s0 s1 s2 ... success failure.
   assert probs.shape == (8, 10)
-  np.testing.assert_allclose(probs[:6][:, [0, 1, 2, 8, 9]], [
-    [0, 1, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 1, 0, 0],
-    [1 / 3, 0, 0, 0, 2 / 3], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0]], atol=1e-7)
+  np.testing.assert_allclose(
+    probs[:6][:, [0, 1, 2, 8, 9]],
+    [
+      [0, 1, 0, 0, 0],
+      [0, 0, 0, 1, 0],
+      [0, 0, 1, 0, 0],
+      [1 / 3, 0, 0, 0, 2 / 3],
+      [0, 0, 1, 0, 0],
+      [0, 0, 0, 1, 0],
+    ],
+    atol=1e-7,
+  )
   assert not probs[6:].any()
 
 
@@ -115,11 +148,17 @@ def test_golden_process():
 # 1,000 groups for the paper's setting, 250 others (of their own seed) for each
 # further setting: 3,250 groups in all, at six depths each.
 SETTINGS = [
-  (beta, signal, truncation,
-   1000 if (beta, signal, truncation) == (.98, "outcome", "failure") else 250)
-  for beta in (.9, .98, 1.) for signal in ("outcome", "observed")
+  (
+    beta,
+    signal,
+    truncation,
+    1000 if (beta, signal, truncation) == (0.98, "outcome", "failure") else 250,
+  )
+  for beta in (0.9, 0.98, 1.0)
+  for signal in ("outcome", "observed")
   for truncation in ("failure", "bootstrap")
-  if beta < 1 or truncation == "failure"]
+  if beta < 1 or truncation == "failure"
+]
 
 
 @pytest.mark.parametrize("beta, signal, truncation, count", SETTINGS)
@@ -129,15 +168,20 @@ def test_closure_equals_exact_arithmetic(beta, signal, truncation, count):
   A^S divides by sigma >= .1, which magnifies by 10. Measured: V and Q 5e-7,
   A^S 4e-6 with outcomes; 1.1e-6 of a value of 150 with observed rewards.
   """
-  groups = groups_lib.random_groups(count, seed=SETTINGS.index(
-    (beta, signal, truncation, count)), missing=(0, 0, 0, .2))
+  groups = groups_lib.random_groups(
+    count,
+    seed=SETTINGS.index((beta, signal, truncation, count)),
+    missing=(0, 0, 0, 0.2),
+  )
   table = groups_lib.table_of(groups)
   options = {"beta": beta, "signal": signal, "truncation": truncation}
   levels = levels_of(table, **options)
   number = table.group_id.astype(int)
   for depth, got in zip(DEPTHS, levels, strict=True):
-    want = [oracle.crbc(group, depth=None if depth == INF else depth, **options)
-            for group in groups]
+    want = [
+      oracle.crbc(group, depth=None if depth == INF else depth, **options)
+      for group in groups
+    ]
     exact = {f: groups_lib.flat(w[f] for w in want) for f in groups_lib.FIELDS}
     scale = np.ones(len(table))
     if signal == "observed":
@@ -153,33 +197,45 @@ def test_closure_equals_exact_arithmetic(beta, signal, truncation, count):
     error = np.abs(got["step"] - exact["step"]) / scale
     assert error.max() <= 10 * limit, (depth, error.max())
     np.testing.assert_array_equal(got["live"], exact["live"] > 0)
-    np.testing.assert_allclose(got["advantage"], exact["trajectory"]
-                               + 5 * got["step"].astype(float), atol=5e-6)
+    np.testing.assert_allclose(
+      got["advantage"],
+      exact["trajectory"] + 5 * got["step"].astype(float),
+      atol=5e-6,
+    )
 
 
 @st.composite
 def small_groups(draw):
   """A group of at most 6 rollouts, 5 steps each, 4 states, 3 actions."""
-  step = st.builds(Step, st.sampled_from(["s0", "s1", "s2", None]),
-                   st.sampled_from("abc"), st.integers(-3, 3))
-  one = st.builds(Rollout, st.lists(step, min_size=1, max_size=5).map(tuple),
-                  st.sampled_from(oracle.ENDS),
-                  st.sampled_from([None, "s0", "s1", "never"]))
+  step = st.builds(
+    Step,
+    st.sampled_from(["s0", "s1", "s2", None]),
+    st.sampled_from("abc"),
+    st.integers(-3, 3),
+  )
+  one = st.builds(
+    Rollout,
+    st.lists(step, min_size=1, max_size=5).map(tuple),
+    st.sampled_from(oracle.ENDS),
+    st.sampled_from([None, "s0", "s1", "never"]),
+  )
   return draw(st.lists(one, min_size=1, max_size=6))
 
 
 @hypothesis.settings(max_examples=60)
 @hypothesis.given(small_groups(), st.sampled_from(["failure", "bootstrap"]))
 def test_closure_equals_exact_arithmetic_on_drawn_groups(group, truncation):
-  options = {"beta": .98, "truncation": truncation}
+  options = {"beta": 0.98, "truncation": truncation}
   levels = levels_of([group], BatchShape(1, 32, 32, 32, 8), **options)
   for depth, got in zip(DEPTHS, levels, strict=True):
     want = oracle.crbc(group, depth=None if depth == INF else depth, **options)
     for name in ("v", "q"):
-      np.testing.assert_allclose(got[name], groups_lib.flat([want[name]]),
-                                 atol=1e-6)
-    np.testing.assert_allclose(got["step"], groups_lib.flat([want["step"]]),
-                               atol=1e-5)
+      np.testing.assert_allclose(
+        got[name], groups_lib.flat([want[name]]), atol=1e-6
+      )
+    np.testing.assert_allclose(
+      got["step"], groups_lib.flat([want["step"]]), atol=1e-5
+    )
 
 
 # -- §1.7, on one fixed crowd of random groups -------------------------------
@@ -187,7 +243,7 @@ def test_closure_equals_exact_arithmetic_on_drawn_groups(group, truncation):
 
 @functools.cache
 def crowd():
-  groups = groups_lib.random_groups(600, seed=77, missing=(0, 0, 0, .1))
+  groups = groups_lib.random_groups(600, seed=77, missing=(0, 0, 0, 0.1))
   table = groups_lib.table_of(groups)
   return groups, table, make_batch(table, SHAPE)
 
@@ -200,8 +256,12 @@ def crowd_levels(beta: float):
 def anchors_of_crowd() -> np.ndarray:
   """Number of the anchor of each row, distinct over groups."""
   groups, _, _ = crowd()
-  keys = [(g, oracle.anchor(group, i, t)) for g, group in enumerate(groups)
-          for i, r in enumerate(group) for t in range(len(r.steps))]
+  keys = [
+    (g, oracle.anchor(group, i, t))
+    for g, group in enumerate(groups)
+    for i, r in enumerate(group)
+    for t in range(len(r.steps))
+  ]
   code = {k: n for n, k in enumerate(dict.fromkeys(keys))}
   return np.array([code[k] for k in keys])
 
@@ -214,8 +274,9 @@ def means(values, segment):
 def test_matrix_counts_successors_only():
   """1: M(s,x) = N(s,x)/N(s)."""
   groups, _, batch = crowd()
-  process = jax.jit(jax.vmap(functools.partial(build_process, beta=.98)))(
-    batch.arrays)
+  process = jax.jit(jax.vmap(functools.partial(build_process, beta=0.98)))(
+    batch.arrays
+  )
   process = jax.tree.map(np.asarray, process)
   for b, group in enumerate(groups[:200]):
     want = oracle.process(group)
@@ -227,32 +288,35 @@ def test_matrix_counts_successors_only():
     n = len(index)
     np.testing.assert_allclose(process.matrix[b, :n, :n], matrix, atol=1e-6)
     assert not np.any(process.matrix[b, n:]), "padding has transitions"
-    np.testing.assert_array_equal(process.state_count[b, :n],
-                                  list(want.n_s.values()))
+    np.testing.assert_array_equal(
+      process.state_count[b, :n], list(want.n_s.values())
+    )
 
 
 def test_values_do_not_depend_on_action_labels():
   """1: aliasing every action leaves V as it is, to the bit, and shuts A^S."""
   groups, table, _ = crowd()
   aliased = groups_lib.table_of(groups, action_key=["act"] * len(table))
-  for got, plain in zip(levels_of(aliased, beta=.98), crowd_levels(.98),
-                        strict=True):
-    np.testing.assert_array_equal(groups_lib.bits(got["v"]),
-                                  groups_lib.bits(plain["v"]))
+  for got, plain in zip(
+    levels_of(aliased, beta=0.98), crowd_levels(0.98), strict=True
+  ):
+    np.testing.assert_array_equal(
+      groups_lib.bits(got["v"]), groups_lib.bits(plain["v"])
+    )
     np.testing.assert_allclose(got["q"], got["v"], atol=1e-6)
     assert not got["step"].any() and not got["live"].any()
     assert plain["step"].any()
 
 
-@pytest.mark.parametrize("beta", [.9, .98, 1.])
+@pytest.mark.parametrize("beta", [0.9, 0.98, 1.0])
 def test_values_lie_between_zero_and_beta(beta):
   for got in crowd_levels(beta):
     for name in ("v", "q"):
       assert got[name].min() >= -1e-6 and got[name].max() <= beta + 1e-6
-  assert crowd_levels(beta)[-1]["v"].max() > .9 * beta
+  assert crowd_levels(beta)[-1]["v"].max() > 0.9 * beta
 
 
-@pytest.mark.parametrize("beta", [.9, .98, 1.])
+@pytest.mark.parametrize("beta", [0.9, 0.98, 1.0])
 def test_credit_is_centred_at_every_depth(beta):
   """sum_a mu(a|s) (Q - V) = 0, hence also of A^S where the gate is open."""
   anchor = anchors_of_crowd()
@@ -264,7 +328,7 @@ def test_credit_is_centred_at_every_depth(beta):
 
 def test_start_value_at_beta_one_is_the_success_rate():
   groups, table, _ = crowd()
-  got = crowd_levels(1.)[-1]["v"]
+  got = crowd_levels(1.0)[-1]["v"]
   tested = 0
   for g, group in enumerate(groups):
     starts = {r.steps[0].state for r in group}
@@ -276,29 +340,31 @@ def test_start_value_at_beta_one_is_the_success_rate():
   assert tested > 50
 
 
-@pytest.mark.parametrize("beta", [.9, .98, 1.])
+@pytest.mark.parametrize("beta", [0.9, 0.98, 1.0])
 def test_step_credit_is_bounded_by_rarity(beta):
   """|A^S| <= sqrt((1 - mu) / mu) <= sqrt(N(s) - 1)."""
   _, table, _ = crowd()
   anchor = anchors_of_crowd()
-  pair = anchor * 10 + np.unique(table.action_key.astype(str),
-                                 return_inverse=True)[1]
+  pair = (
+    anchor * 10
+    + np.unique(table.action_key.astype(str), return_inverse=True)[1]
+  )
   visits = np.bincount(anchor)[anchor]
   mu = np.bincount(pair)[pair] / visits
   for got in crowd_levels(beta):
     size = np.abs(got["step"])
     assert (size <= np.sqrt((1 - mu) / mu) + 1e-5).all()
     assert (size <= np.sqrt(visits - 1) + 1e-5).all()
-  assert (np.abs(got["step"]) > .99 * np.sqrt((1 - mu) / mu)).sum() > 50
+  assert (np.abs(got["step"]) > 0.99 * np.sqrt((1 - mu) / mu)).sum() > 50
 
 
 def test_the_bound_is_tight_for_one_good_rare_action():
   group = [rollout("s bad", "failure")] * 19 + [rollout("s good", "success")]
-  got = closed([group], beta=.98)
+  got = closed([group], beta=0.98)
   assert got["step"][-1] == pytest.approx(math.sqrt(19), rel=1e-5)
 
 
-@pytest.mark.parametrize("beta", [.9, .98, 1.])
+@pytest.mark.parametrize("beta", [0.9, 0.98, 1.0])
 def test_all_fail_groups_get_exactly_nothing(beta):
   groups, table, _ = crowd()
   failed = np.array([all(r.end != "success" for r in g) for g in groups])
@@ -313,17 +379,17 @@ def test_all_success_groups_have_no_trajectory_term():
   groups, table, _ = crowd()
   won = np.array([all(r.end == "success" for r in g) for g in groups])
   rows = won[table.group_id.astype(int)]
-  got = crowd_levels(.98)[-1]
+  got = crowd_levels(0.98)[-1]
   assert not got["trajectory"][rows].any()
-  assert np.abs(got["step"][rows]).max() > .1
+  assert np.abs(got["step"][rows]).max() > 0.1
 
 
 def test_all_success_groups_prefer_the_faster_route_below_beta_one():
   group = [rollout("s fast", "success"), rollout("s slow m go", "success")]
-  got = closed([group], beta=.98)
+  got = closed([group], beta=0.98)
   # Q differs by beta - beta^2 = .0196; the floor .1 divides half of it.
-  np.testing.assert_allclose(got["step"], [.098, -.098, 0], atol=1e-5)
-  at_one = closed([group], beta=1.)
+  np.testing.assert_allclose(got["step"], [0.098, -0.098, 0], atol=1e-5)
+  at_one = closed([group], beta=1.0)
   np.testing.assert_allclose(at_one["step"], 0, atol=1e-5)
 
 
@@ -343,16 +409,18 @@ def self_loops():
   return groups
 
 
-@pytest.mark.parametrize("beta", [.9, .98, 1.])
+@pytest.mark.parametrize("beta", [0.9, 0.98, 1.0])
 def test_a_self_loop_costs_one_discount(beta):
   """5: Q(s,n) - V(s) = -(1 - beta) V(s), hence |A^S| <= .2 at .98."""
   groups = self_loops()
   got = closed(groups, beta=beta)
-  idle = np.array([s.action == "n" for g in groups for s in
-                   groups_lib.steps(g)])
+  idle = np.array(
+    [s.action == "n" for g in groups for s in groups_lib.steps(g)]
+  )
   assert idle.sum() > 300
-  np.testing.assert_allclose((got["q"] - got["v"])[idle],
-                             -(1 - beta) * got["v"][idle], atol=2e-6)
+  np.testing.assert_allclose(
+    (got["q"] - got["v"])[idle], -(1 - beta) * got["v"][idle], atol=2e-6
+  )
   assert np.abs(got["step"][idle]).max() <= 10 * (1 - beta) + 2e-5
   assert np.abs(got["step"][~idle]).max() > 1
 
@@ -370,23 +438,24 @@ def with_history(group):
   return out
 
 
-@pytest.mark.parametrize("beta", [.9, 1.])
+@pytest.mark.parametrize("beta", [0.9, 1.0])
 def test_on_a_prefix_tree_every_depth_is_the_same(beta):
   """7: closure differs from visit averages only where paths merge."""
-  groups = [with_history([r._replace(final_state=None) for r in g])
-            for g in groups_lib.random_groups(
-              300, 12, max_states=2, max_actions=2)]
+  groups = [
+    with_history([r._replace(final_state=None) for r in g])
+    for g in groups_lib.random_groups(300, 12, max_states=2, max_actions=2)
+  ]
   levels = levels_of(groups, None, beta=beta)
-  assert levels[0]["live"].mean() > .1
+  assert levels[0]["live"].mean() > 0.1
   for got in levels[1:]:
     for name in ("v", "q"):
       np.testing.assert_allclose(got[name], levels[0][name], atol=1e-6)
     np.testing.assert_allclose(got["step"], levels[0]["step"], atol=2e-5)
   merged = crowd_levels(beta)
-  assert np.abs(merged[0]["q"] - merged[-1]["q"]).max() > .1
+  assert np.abs(merged[0]["q"] - merged[-1]["q"]).max() > 0.1
 
 
-@pytest.mark.parametrize("beta", [.9, .98])
+@pytest.mark.parametrize("beta", [0.9, 0.98])
 def test_depth_converges_within_the_stated_bound(beta):
   """§1.3: |A^inf - A^K| <= 2 beta^K / (1 - beta) max |T V^0 - V^0|, K >= 1."""
   _, table, _ = crowd()
@@ -408,48 +477,66 @@ def test_depth_converges_within_the_stated_bound(beta):
 
 def test_large_depth_is_the_closure():
   _, table, batch = crowd()
-  (got,) = groups_lib.credit_at_depths(batch, len(table), depths=(150,),
-                                       beta=.9)
+  (got,) = groups_lib.credit_at_depths(
+    batch, len(table), depths=(150,), beta=0.9
+  )
   for name in ("v", "q"):  # .9^150 = 1.4e-7
-    np.testing.assert_allclose(got[name], crowd_levels(.9)[-1][name], atol=2e-6)
+    np.testing.assert_allclose(
+      got[name], crowd_levels(0.9)[-1][name], atol=2e-6
+    )
 
 
-@pytest.mark.parametrize("beta", [.9, .98])
+@pytest.mark.parametrize("beta", [0.9, 0.98])
 def test_value_is_at_most_that_of_the_shortest_path(beta):
   """V <= beta^d: policy evaluation against the best observed route."""
   groups, _, _ = crowd()
   bound = []
   for group in groups:
-    group = [r if r.end == "success" else r._replace(final_state=None)
-             for r in group]  # failures are absorbed
+    group = [
+      r if r.end == "success" else r._replace(final_state=None) for r in group
+    ]  # failures are absorbed
     distance = oracle.graph_distances(group)
     won = any(r.end == "success" for r in group)
-    bound += [beta**distance[oracle.anchor(group, i, t)] if won else 0.
-              for i, r in enumerate(group) for t in range(len(r.steps))]
+    bound += [
+      beta ** distance[oracle.anchor(group, i, t)] if won else 0.0
+      for i, r in enumerate(group)
+      for t in range(len(r.steps))
+    ]
   got = crowd_levels(beta)[-1]["v"]
   # Unreachable anchors have d = d_max + 1, whose bound is valid but not tight.
   assert (got <= np.array(bound) + 1e-6).all()
 
 
 def test_value_is_that_of_the_shortest_path_if_nothing_else_was_done():
-  group = [rollout("s3 a s2 a s1 a", "success"), rollout("s2 b s1 b",
-                                                         "success")]
-  got = closed([group], beta=.9)
-  np.testing.assert_allclose(got["v"], [.729, .81, .9, .81, .9], atol=1e-6)
+  group = [
+    rollout("s3 a s2 a s1 a", "success"),
+    rollout("s2 b s1 b", "success"),
+  ]
+  got = closed([group], beta=0.9)
+  np.testing.assert_allclose(got["v"], [0.729, 0.81, 0.9, 0.81, 0.9], atol=1e-6)
 
 
 @pytest.mark.parametrize("truncation", ["failure", "bootstrap"])
 def test_observed_rewards_reduce_to_outcomes(truncation):
   """Reward beta on success is the paper; reward 1 is the paper over beta."""
   groups, table, _ = crowd()
-  beta = .9
-  won = np.array([r.end == "success" and t == len(r.steps) - 1 for g in groups
-                  for r in g for t in range(len(r.steps))])
+  beta = 0.9
+  won = np.array(
+    [
+      r.end == "success" and t == len(r.steps) - 1
+      for g in groups
+      for r in g
+      for t in range(len(r.steps))
+    ]
+  )
   options = {"beta": beta, "truncation": truncation}
   paper = levels_of(table, **options)
-  for reward, factor in ((beta, 1.), (1., 1 / beta)):
-    got = levels_of(groups_lib.table_of(groups, reward=reward * won),
-                    signal="observed", **options)
+  for reward, factor in ((beta, 1.0), (1.0, 1 / beta)):
+    got = levels_of(
+      groups_lib.table_of(groups, reward=reward * won),
+      signal="observed",
+      **options,
+    )
     for g, p in zip(got, paper, strict=True):
       for name in ("v", "q"):
         np.testing.assert_allclose(g[name], p[name] * factor, atol=1e-6)
@@ -458,16 +545,22 @@ def test_observed_rewards_reduce_to_outcomes(truncation):
 def test_bootstrap_matters_only_where_truncation_shows_a_known_state():
   known = [rollout("s a", "truncated", "s"), rollout("s b", "success")]
   # failure: V = beta/2.  bootstrap: V = beta V/2 + beta/2.
-  for truncation, value in (("failure", .45), ("bootstrap", .45 / .55)):
-    got = closed([known], beta=.9, truncation=truncation)
+  for truncation, value in (("failure", 0.45), ("bootstrap", 0.45 / 0.55)):
+    got = closed([known], beta=0.9, truncation=truncation)
     np.testing.assert_allclose(got["v"], value, atol=1e-6)
     np.testing.assert_allclose(
-      got["q"], [.9 * value if truncation == "bootstrap" else 0, .9], atol=1e-6)
-  for end, final in (("failure", "s"), ("truncated", None),
-                     ("truncated", "never")):
+      got["q"],
+      [0.9 * value if truncation == "bootstrap" else 0, 0.9],
+      atol=1e-6,
+    )
+  for end, final in (
+    ("failure", "s"),
+    ("truncated", None),
+    ("truncated", "never"),
+  ):
     group = [rollout("s a", end, final), rollout("s b", "success")]
-    got = closed([group], beta=.9, truncation="bootstrap")
-    np.testing.assert_allclose(got["q"], [0, .9], atol=1e-6)
+    got = closed([group], beta=0.9, truncation="bootstrap")
+    np.testing.assert_allclose(got["q"], [0, 0.9], atol=1e-6)
 
 
 # -- the mean TD residual is the credit (§1.7 no. 12, §9) --------------------
@@ -475,14 +568,17 @@ def test_bootstrap_matters_only_where_truncation_shows_a_known_state():
 
 def test_mean_td_error_of_a_pair_is_its_credit():
   groups, table, _ = crowd()
-  got = crowd_levels(.9)[-1]
+  got = crowd_levels(0.9)[-1]
   ends = table.boundary != 0
   following = np.append(got["v"][1:], 0)
   after = np.where(ends, table.boundary == 1, following)
-  td = .9 * after - got["v"]
-  keys = [(g, oracle.anchor(group, i, t), s.action)
-          for g, group in enumerate(groups) for i, r in enumerate(group)
-          for t, s in enumerate(r.steps)]
+  td = 0.9 * after - got["v"]
+  keys = [
+    (g, oracle.anchor(group, i, t), s.action)
+    for g, group in enumerate(groups)
+    for i, r in enumerate(group)
+    for t, s in enumerate(r.steps)
+  ]
   sums = collections.defaultdict(list)
   for key, value in zip(keys, td, strict=True):
     sums[key].append(value)
@@ -495,7 +591,7 @@ def test_mean_td_error_of_a_pair_is_its_credit():
 
 @pytest.mark.parametrize("depth", [0, 2, INF])
 def test_many_depths_in_one_program_equal_one_at_a_time(depth):
-  got = crowd_levels(.98)[DEPTHS.index(depth)]
+  got = crowd_levels(0.98)[DEPTHS.index(depth)]
   alone = groups_lib.credit("crbc", crowd()[1], depth=depth)
   for name in groups_lib.FIELDS:
     np.testing.assert_allclose(got[name], alone[name], atol=1e-5, rtol=1e-6)
@@ -507,15 +603,15 @@ def test_depths_come_back_in_the_order_asked_for():
   mixed = (INF, 2, 0, INF, 2)
   got = groups_lib.credit_at_depths(make_batch(table), len(table), depths=mixed)
   for depth, level in zip(mixed, got, strict=True):
-    want = crowd_levels(.98)[DEPTHS.index(depth)]["v"][:len(table)]
+    want = crowd_levels(0.98)[DEPTHS.index(depth)]["v"][: len(table)]
     np.testing.assert_allclose(level["v"], want, atol=1e-6)
 
 
 def test_residual_is_small_and_zero_at_finite_depth():
   _, _, batch = crowd()
   result = groups_lib.depths_fn(
-    depths=DEPTHS, signal="outcome", truncation="failure", beta=.98)(
-      batch.arrays)
+    depths=DEPTHS, signal="outcome", truncation="failure", beta=0.98
+  )(batch.arrays)
   residual = np.asarray(result.aux["residual"])
   assert residual.shape == (batch.shape.groups, len(DEPTHS))
   assert not residual[:, :-1].any()
@@ -523,28 +619,32 @@ def test_residual_is_small_and_zero_at_finite_depth():
 
 
 def test_residual_shows_a_wrong_value():
-  group = groups_lib.one(make_batch(
-    groups_lib.table_of([groups_lib.golden()])).arrays)
-  process = build_process(group, beta=.9)
-  values = closure.exact_values(process, beta=.9)
-  wrong = values.v.at[1].add(.1)
-  assert closure.bellman_residual(process, wrong, beta=.9) == pytest.approx(
-    .1, abs=1e-5)
+  group = groups_lib.one(
+    make_batch(groups_lib.table_of([groups_lib.golden()])).arrays
+  )
+  process = build_process(group, beta=0.9)
+  values = closure.exact_values(process, beta=0.9)
+  wrong = values.v.at[1].add(0.1)
+  assert closure.bellman_residual(process, wrong, beta=0.9) == pytest.approx(
+    0.1, abs=1e-5
+  )
 
 
 def hard_loops():
   stuck = " ".join(["s0 wait"] * 500)
   ping_pong = " ".join(["s0 right s1 left"] * 250)
   return [
-    [rollout(f"{stuck} s0 go s1 go", "success"), rollout("s0 go s1 no",
-                                                         "failure")],
+    [
+      rollout(f"{stuck} s0 go s1 go", "success"),
+      rollout("s0 go s1 no", "failure"),
+    ],
     [rollout(f"{ping_pong} s0 exit", "success"), rollout("s1 exit", "failure")],
     [rollout(f"{ping_pong} s0 exit", "success")],
     [rollout(stuck, "truncated", "s0"), rollout("s0 go", "success")],
   ]
 
 
-@pytest.mark.parametrize("beta, limit", [(.98, 1e-6), (1., 5e-5)])
+@pytest.mark.parametrize("beta, limit", [(0.98, 1e-6), (1.0, 5e-5)])
 def test_float32_survives_hard_loops(beta, limit):
   """500 self-loops and a ping-pong of 250 rounds.
 
@@ -554,7 +654,7 @@ def test_float32_survives_hard_loops(beta, limit):
   groups = hard_loops()
   got = groups_lib.credit("crbc", groups, beta=beta)
   want = [oracle.crbc(g, beta=beta) for g in groups]
-  worst = 0.
+  worst = 0.0
   for name in ("v", "q"):
     error = np.abs(got[name] - groups_lib.flat(w[name] for w in want))
     worst = max(worst, error.max())
@@ -570,8 +670,9 @@ def test_depth_must_be_a_whole_number_or_infinity(depth):
 
 
 def test_finite_values_refuses_the_closure():
-  group = groups_lib.one(make_batch(
-    groups_lib.table_of([groups_lib.golden()])).arrays)
-  process = build_process(group, beta=.9)
+  group = groups_lib.one(
+    make_batch(groups_lib.table_of([groups_lib.golden()])).arrays
+  )
+  process = build_process(group, beta=0.9)
   with pytest.raises(ValueError, match="exact_values"):
-    closure.finite_values(process, beta=.9, depths=(1, INF))
+    closure.finite_values(process, beta=0.9, depths=(1, INF))

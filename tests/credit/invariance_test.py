@@ -44,7 +44,7 @@ every_estimator = pytest.mark.parametrize("name", NAMES)
 
 @functools.cache
 def crowd() -> tuple[list, StepTable, GroupBatch]:
-  groups = groups_lib.random_groups(64, 51, missing=(0, 0, 0, .2), dyadic=True)
+  groups = groups_lib.random_groups(64, 51, missing=(0, 0, 0, 0.2), dyadic=True)
   table = groups_lib.table_of(groups)
   return groups, table, make_batch(table, SHAPE)
 
@@ -56,8 +56,9 @@ def run(name, batch, **options):
 def in_table_order(name, table, **options):
   batch = make_batch(table, SHAPE)
   result = run(name, batch.arrays, **options)
-  return {f: batch.to_rows(getattr(result, f), len(table))
-          for f in groups_lib.FIELDS}
+  return {
+    f: batch.to_rows(getattr(result, f), len(table)) for f in groups_lib.FIELDS
+  }
 
 
 def degenerate_groups() -> list[list[Rollout]]:
@@ -65,11 +66,19 @@ def degenerate_groups() -> list[list[Rollout]]:
   one = rollout("s a", "success")
   lost = rollout("s a", "failure")
   walk = rollout("s a m b k c", "success")
-  invalid = Rollout((Step("s", "<invalid>", -.1, False),), "truncated", "s")
+  invalid = Rollout((Step("s", "<invalid>", -0.1, False),), "truncated", "s")
   return [
-    [one], [lost], [invalid], [walk], [rollout("s a s a s b", "failure")],
-    [one] * 4, [lost] * 4, [walk] * 4, [invalid] * 4,
-    [one, lost], [one, rollout("s b", "success")],
+    [one],
+    [lost],
+    [invalid],
+    [walk],
+    [rollout("s a s a s b", "failure")],
+    [one] * 4,
+    [lost] * 4,
+    [walk] * 4,
+    [invalid] * 4,
+    [one, lost],
+    [one, rollout("s b", "success")],
     [walk, rollout("s b m b k d", "success")],
     [lost, rollout("s b m a", "truncated", "s")],
     [Rollout(tuple(Step(None, "a") for _ in range(4)), "success")] * 2,
@@ -94,11 +103,13 @@ def test_permuting_the_rollouts_changes_nothing(name, options):
   number = table.traj_id.astype(int)
   for _ in range(2):
     moved = rng.permutation(number.max() + 1)[number]
-    got = in_table_order(name, groups_lib.table_of(crowd()[0], traj_id=moved),
-                         **options)
+    got = in_table_order(
+      name, groups_lib.table_of(crowd()[0], traj_id=moved), **options
+    )
     for field in groups_lib.FIELDS:
-      np.testing.assert_allclose(got[field], want[field], atol=REORDERED,
-                                 rtol=1e-5, err_msg=field)
+      np.testing.assert_allclose(
+        got[field], want[field], atol=REORDERED, rtol=1e-5, err_msg=field
+      )
 
 
 @every_estimator
@@ -108,8 +119,9 @@ def test_renaming_keys_and_ids_changes_no_bit(name):
 
   def renamed(keys):
     distinct = sorted({k for k in keys if k is not None})
-    new = dict(zip(distinct, rng.permutation(len(distinct)).tolist(),
-                   strict=True))
+    new = dict(
+      zip(distinct, rng.permutation(len(distinct)).tolist(), strict=True)
+    )
     return new
 
   state = renamed([*table.state_key, *table.next_state_key])
@@ -117,11 +129,13 @@ def test_renaming_keys_and_ids_changes_no_bit(name):
   other = groups_lib.table_of(
     groups,
     state_key=[k if k is None else ("S", state[k]) for k in table.state_key],
-    next_state_key=[k if k is None else ("S", state[k])
-                    for k in table.next_state_key],
+    next_state_key=[
+      k if k is None else ("S", state[k]) for k in table.next_state_key
+    ],
     action_key=[f"A{action[k]}" for k in table.action_key],
     group_id=[f"task{g:06}" for g in table.group_id],
-    traj_id=[("rollout", int(i)) for i in table.traj_id])
+    traj_id=[("rollout", int(i)) for i in table.traj_id],
+  )
   want, got = in_table_order(name, table), in_table_order(name, other)
   for field in groups_lib.FIELDS:
     np.testing.assert_array_equal(got[field], want[field], err_msg=field)
@@ -131,11 +145,13 @@ def renumbered(arrays: GroupArrays, rng) -> GroupArrays:
   """Other numbers for anchors, pairs and trajectories, padding included."""
   b = arrays.mask.shape[0]
   rows = np.arange(b)[:, None]
-  n, m, g = (x.shape[1] for x in (arrays.state_mask, arrays.pair_mask,
-                                  arrays.traj_mask))
+  n, m, g = (
+    x.shape[1] for x in (arrays.state_mask, arrays.pair_mask, arrays.traj_mask)
+  )
   state, pair, traj = (
     np.stack([rng.permutation(k) for _ in range(b)]).astype(np.int32)
-    for k in (n, m, g))
+    for k in (n, m, g)
+  )
   outside = np.concatenate([state, np.full((b, 1), n, np.int32)], 1)
 
   def moved(values, to):
@@ -144,13 +160,15 @@ def renumbered(arrays: GroupArrays, rng) -> GroupArrays:
     return out
 
   return arrays.replace(
-    state=state[rows, arrays.state], pair=pair[rows, arrays.pair],
+    state=state[rows, arrays.state],
+    pair=pair[rows, arrays.pair],
     next_state=outside[rows, arrays.next_state],
     traj=traj[rows, arrays.traj],
     pair_state=moved(state[rows, arrays.pair_state], pair),
     pair_mask=moved(arrays.pair_mask, pair),
     state_mask=moved(arrays.state_mask, state),
-    traj_mask=moved(arrays.traj_mask, traj))
+    traj_mask=moved(arrays.traj_mask, traj),
+  )
 
 
 @every_case
@@ -160,8 +178,13 @@ def test_renumbering_ids_changes_nothing(name, options):
   want = run(name, batch.arrays, **options)
   got = run(name, renumbered(batch.arrays, np.random.default_rng(2)), **options)
   for field in groups_lib.FIELDS:
-    np.testing.assert_allclose(getattr(got, field), getattr(want, field),
-                               atol=REORDERED, rtol=1e-5, err_msg=field)
+    np.testing.assert_allclose(
+      getattr(got, field),
+      getattr(want, field),
+      atol=REORDERED,
+      rtol=1e-5,
+      err_msg=field,
+    )
 
 
 # -- duplication -------------------------------------------------------------
@@ -172,14 +195,18 @@ DOUBLED = {
   # Ratios of counts: nothing moves (§1.7 no. 11). A^G does, by its ddof.
   "crbc": ({}, {}, ("q", "v", "step", "live")),
   # The prior's weight must double with the visits.
-  "rtmc": ({"n_prior": 2.}, {"n_prior": 4.}, ("q", "v", "advantage")),
+  "rtmc": ({"n_prior": 2.0}, {"n_prior": 4.0}, ("q", "v", "advantage")),
   # Means stay; a lone visit gets a companion, itself, so it stays 0.
-  "gigpo": ({"norm": "mean", "statistics": "trajectory", "singleton": "zero"},
-            {"norm": "mean", "statistics": "trajectory", "singleton": "zero"},
-            ("q", "v", "step")),
-  "graphgpo": ({"norm": "mean", "statistics": "trajectory"},
-               {"norm": "mean", "statistics": "trajectory"},
-               ("q", "v", "step")),
+  "gigpo": (
+    {"norm": "mean", "statistics": "trajectory", "singleton": "zero"},
+    {"norm": "mean", "statistics": "trajectory", "singleton": "zero"},
+    ("q", "v", "step"),
+  ),
+  "graphgpo": (
+    {"norm": "mean", "statistics": "trajectory"},
+    {"norm": "mean", "statistics": "trajectory"},
+    ("q", "v", "step"),
+  ),
 }
 
 
@@ -192,8 +219,8 @@ def halves(values, groups):
   first, second, start = [], [], 0
   for group in groups:
     size = len(groups_lib.steps(group))
-    first.append(values[start:start + size])
-    second.append(values[start + size:start + 2 * size])
+    first.append(values[start : start + size])
+    second.append(values[start + size : start + 2 * size])
     start += 2 * size
   return np.concatenate(first), np.concatenate(second)
 
@@ -221,26 +248,30 @@ def test_doubling_the_group(name):
   for field in fields:
     if field == "live" and name != "crbc":
       continue
-    np.testing.assert_allclose(halves(got[field], groups)[0], want[field],
-                               atol=2e-5, err_msg=field)
+    np.testing.assert_allclose(
+      halves(got[field], groups)[0], want[field], atol=2e-5, err_msg=field
+    )
 
 
 def test_doubling_changes_trajectory_terms_by_their_ddof_only():
   groups = [g for g in small_groups() if len(g) > 1]
   n = np.array([len(g) for g in groups for _ in groups_lib.steps(g)])
-  for name, ratio in (("grpo", np.sqrt((2 * n - 1) / (2 * n - 2))),
-                      ("rloo", 2 * (n - 1) / (2 * n - 1))):
+  for name, ratio in (
+    ("grpo", np.sqrt((2 * n - 1) / (2 * n - 2))),
+    ("rloo", 2 * (n - 1) / (2 * n - 1)),
+  ):
     want = in_table_order(name, groups_lib.table_of(groups))["advantage"]
     got = in_table_order(name, groups_lib.table_of(doubled(groups)))
-    np.testing.assert_allclose(halves(got["advantage"], groups)[0],
-                               want * ratio, atol=1e-5)
+    np.testing.assert_allclose(
+      halves(got["advantage"], groups)[0], want * ratio, atol=1e-5
+    )
 
 
 def test_rtmc_smoothing_is_not_invariant_to_doubling():
   groups = small_groups()
   want = in_table_order("rtmc", groups_lib.table_of(groups))["advantage"]
   got = in_table_order("rtmc", groups_lib.table_of(doubled(groups)))
-  assert np.abs(halves(got["advantage"], groups)[0] - want).max() > .01
+  assert np.abs(halves(got["advantage"], groups)[0] - want).max() > 0.01
 
 
 # -- padding -----------------------------------------------------------------
@@ -257,7 +288,10 @@ def test_padding_to_larger_shapes_changes_nothing(name):
     np.testing.assert_allclose(
       larger.to_rows(getattr(got, field), len(table)),
       batch.to_rows(getattr(want, field), len(table)),
-      atol=REORDERED, rtol=1e-5, err_msg=field)
+      atol=REORDERED,
+      rtol=1e-5,
+      err_msg=field,
+    )
 
 
 @pytest.mark.parametrize("name", ["grpo", "rloo"])
@@ -265,17 +299,21 @@ def test_padding_changes_no_bit_of_trajectory_estimators(name):
   _, table, batch = crowd()
   larger = make_batch(table, BatchShape(70, 150, 50, 77, 40))
   np.testing.assert_array_equal(
-    groups_lib.bits(larger.to_rows(run(name, larger.arrays).advantage,
-                                   len(table))),
-    groups_lib.bits(batch.to_rows(run(name, batch.arrays).advantage,
-                                  len(table))))
+    groups_lib.bits(
+      larger.to_rows(run(name, larger.arrays).advantage, len(table))
+    ),
+    groups_lib.bits(
+      batch.to_rows(run(name, batch.arrays).advantage, len(table))
+    ),
+  )
 
 
 def with_garbage(arrays: GroupArrays, rng, *, wild: bool) -> GroupArrays:
   """Fills padded rows and pairs; `wild` uses numbers outside every axis."""
   b, r = arrays.mask.shape
-  n, m, g = (x.shape[1] for x in (arrays.state_mask, arrays.pair_mask,
-                                  arrays.traj_mask))
+  n, m, g = (
+    x.shape[1] for x in (arrays.state_mask, arrays.pair_mask, arrays.traj_mask)
+  )
 
   def ids(size, shape):
     if wild:
@@ -292,11 +330,14 @@ def with_garbage(arrays: GroupArrays, rng, *, wild: bool) -> GroupArrays:
     traj=rows(arrays.traj, ids(g, (b, r))),
     step=rows(arrays.step, ids(3, (b, r))),
     boundary=rows(arrays.boundary, rng.integers(0, 4, (b, r))),
-    reward=rows(arrays.reward, rng.choice([np.nan, np.inf, -np.inf, 1e30, 5.],
-                                          (b, r))),
+    reward=rows(
+      arrays.reward, rng.choice([np.nan, np.inf, -np.inf, 1e30, 5.0], (b, r))
+    ),
     valid=rows(arrays.valid, rng.integers(0, 2, (b, r)) > 0),
-    pair_state=np.where(arrays.pair_mask, arrays.pair_state,
-                        ids(n, (b, m))).astype(np.int32))
+    pair_state=np.where(
+      arrays.pair_mask, arrays.pair_state, ids(n, (b, m))
+    ).astype(np.int32),
+  )
 
 
 @pytest.mark.parametrize("wild", [False, True])
@@ -313,11 +354,15 @@ def test_what_padding_holds_changes_no_bit(name, options, wild):
 @every_case
 def test_padded_rows_get_exactly_zero(name, options):
   for batch in (crowd()[2], degenerate_batch()):
-    got = run(name, with_garbage(batch.arrays, np.random.default_rng(4),
-                                 wild=False), **options)
+    got = run(
+      name,
+      with_garbage(batch.arrays, np.random.default_rng(4), wild=False),
+      **options,
+    )
     for field in groups_lib.FIELDS:
       assert not np.asarray(getattr(got, field))[~batch.arrays.mask].any(), (
-        field)
+        field
+      )
 
 
 # -- batches and compilation -------------------------------------------------
@@ -329,14 +374,19 @@ def test_other_groups_of_the_batch_do_not_matter(name, options):
   batch = crowd()[2]
   want = run(name, batch.arrays, **options)
   kept = np.arange(64) % 3 == 0
-  companions = make_batch(groups_lib.table_of(groups_lib.random_groups(
-    64, 99, max_steps=8)), SHAPE).arrays
+  companions = make_batch(
+    groups_lib.table_of(groups_lib.random_groups(64, 99, max_steps=8)), SHAPE
+  ).arrays
   mixed = jax.tree.map(
     lambda a, c: np.where(kept.reshape(-1, *[1] * (a.ndim - 1)), a, c),
-    batch.arrays, companions)
+    batch.arrays,
+    companions,
+  )
   got = run(name, mixed, **options)
-  chex.assert_trees_all_equal(jax.tree.map(lambda x: np.asarray(x)[kept], got),
-                              jax.tree.map(lambda x: np.asarray(x)[kept], want))
+  chex.assert_trees_all_equal(
+    jax.tree.map(lambda x: np.asarray(x)[kept], got),
+    jax.tree.map(lambda x: np.asarray(x)[kept], want),
+  )
 
 
 @every_estimator
@@ -347,8 +397,11 @@ def test_one_group_without_vmap_and_without_jit(name):
   for index in (0, 7):
     group = jax.tree.map(jnp.asarray, groups_lib.one(batch.arrays, index))
     chex.assert_trees_all_close(
-      registry.make_estimator(name)(group), groups_lib.one(want, index),
-      atol=REORDERED, rtol=1e-5)
+      registry.make_estimator(name)(group),
+      groups_lib.one(want, index),
+      atol=REORDERED,
+      rtol=1e-5,
+    )
 
 
 # -- degenerate groups -------------------------------------------------------
@@ -356,8 +409,10 @@ def test_one_group_without_vmap_and_without_jit(name):
 
 @every_case
 def test_results_are_finite_on_degenerate_groups(name, options):
-  rewards = [(-1)**i * .7 * (i % 3) for i in range(
-    sum(len(groups_lib.steps(g)) for g in degenerate_groups()))]
+  rewards = [
+    (-1) ** i * 0.7 * (i % 3)
+    for i in range(sum(len(groups_lib.steps(g)) for g in degenerate_groups()))
+  ]
   for batch in (degenerate_batch(), degenerate_batch(reward=rewards)):
     assert not batch.arrays.mask[-1].any()  # one of padding alone
     chex.assert_tree_all_finite(run(name, batch.arrays, **options))
@@ -368,32 +423,40 @@ def reward_gradient(name, **options):
 
   def total(reward, group):
     got = estimator(group.replace(reward=reward))
-    row = jnp.arange(1., 1. + reward.shape[0])  # else centring hides it
+    row = jnp.arange(1.0, 1.0 + reward.shape[0])  # else centring hides it
     return jnp.sum(row * (got.advantage + got.step + got.q + got.v))
 
   return jax.jit(jax.vmap(jax.grad(total)))
 
 
-@pytest.mark.parametrize("name", [
-  n for n in NAMES if "signal" in registry.estimator_options(n)])
+@pytest.mark.parametrize(
+  "name", [n for n in NAMES if "signal" in registry.estimator_options(n)]
+)
 def test_gradients_by_reward_are_finite_and_zero_in_the_padding(name):
   """Also with NaN in the padding: masks act before the arithmetic."""
   gradient = reward_gradient(name)
   steps = sum(len(groups_lib.steps(g)) for g in degenerate_groups())
   for reward in (np.zeros(steps), np.arange(steps) % 5 / 4):
     arrays = degenerate_batch(reward=reward).arrays
-    for source in (arrays, with_garbage(arrays, np.random.default_rng(5),
-                                        wild=False)):
+    for source in (
+      arrays,
+      with_garbage(arrays, np.random.default_rng(5), wild=False),
+    ):
       got = np.asarray(gradient(source.reward, source))
       assert np.isfinite(got).all()
       assert not got[~arrays.mask].any()
   assert got.any()  # of unequal rewards
 
 
-@pytest.mark.parametrize("name, options", [
-  ("rtmc", {"scale": "std"}),
-  ("gigpo", {"norm": "mean", "statistics": "trajectory"}),
-  ("crbc", {"depth": 0}), ("crbc", {"depth": 2, "truncation": "bootstrap"})])
+@pytest.mark.parametrize(
+  "name, options",
+  [
+    ("rtmc", {"scale": "std"}),
+    ("gigpo", {"norm": "mean", "statistics": "trajectory"}),
+    ("crbc", {"depth": 0}),
+    ("crbc", {"depth": 2, "truncation": "bootstrap"}),
+  ],
+)
 def test_gradients_by_reward_of_other_options(name, options):
   arrays = degenerate_batch().arrays
   got = np.asarray(reward_gradient(name, **options)(arrays.reward, arrays))
@@ -401,8 +464,10 @@ def test_gradients_by_reward_of_other_options(name, options):
   assert not got[~arrays.mask].any()
 
 
-@pytest.mark.parametrize("depth, signal", [
-  (0, "outcome"), (1, "outcome"), (3, "observed"), (float("inf"), "outcome")])
+@pytest.mark.parametrize(
+  "depth, signal",
+  [(0, "outcome"), (1, "outcome"), (3, "observed"), (float("inf"), "outcome")],
+)
 def test_gradients_by_beta_are_finite(depth, signal):
   estimator = registry.ESTIMATORS["crbc"]
 
@@ -412,18 +477,23 @@ def test_gradients_by_beta_are_finite(depth, signal):
 
   gradient = jax.jit(jax.vmap(jax.grad(total), (None, 0)))
   batch = degenerate_batch()
-  for beta in (.5, .98, 1.):
+  for beta in (0.5, 0.98, 1.0):
     got = np.asarray(gradient(beta, batch.arrays))
     assert np.isfinite(got).all()
-    assert not got[len(degenerate_groups()):].any()
+    assert not got[len(degenerate_groups()) :].any()
 
 
 def test_gradient_by_beta_is_the_slope():
   """dV/dbeta of the golden group by finite differences of exact values."""
   group = groups_lib.golden()
-  low, high = (np.array(groups_lib.flat([oracle.crbc(
-    group, beta=b)["v"]])).sum() for b in (.899, .901))
+  low, high = (
+    np.array(groups_lib.flat([oracle.crbc(group, beta=b)["v"]])).sum()
+    for b in (0.899, 0.901)
+  )
   arrays = groups_lib.one(make_batch(groups_lib.table_of([group])).arrays)
-  slope = jax.jit(jax.grad(lambda beta: jnp.sum(registry.ESTIMATORS["crbc"](
-    arrays, beta=beta).v)))(.9)
-  assert slope == pytest.approx((high - low) / .002, rel=1e-3)
+  slope = jax.jit(
+    jax.grad(
+      lambda beta: jnp.sum(registry.ESTIMATORS["crbc"](arrays, beta=beta).v)
+    )
+  )(0.9)
+  assert slope == pytest.approx((high - low) / 0.002, rel=1e-3)

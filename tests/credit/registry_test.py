@@ -11,39 +11,69 @@ from crbc_jax.rollouts.batching import make_batch
 from tests import groups as groups_lib
 
 DEFAULTS = {
-  "crbc": {"beta": .98, "depth": math.inf, "sigma_min": .1, "w_group": 1.,
-           "w_step": 5., "signal": "outcome", "truncation": "failure",
-           "trajectory": "grpo"},
+  "crbc": {
+    "beta": 0.98,
+    "depth": math.inf,
+    "sigma_min": 0.1,
+    "w_group": 1.0,
+    "w_step": 5.0,
+    "signal": "outcome",
+    "truncation": "failure",
+    "trajectory": "grpo",
+  },
   "grpo": {"signal": "outcome", "singleton": "zero", "eps": 1e-6},
   "rloo": {"signal": "outcome", "singleton": "zero"},
-  "gigpo": {"gamma": .95, "norm": "mean_std", "statistics": "row",
-            "step_weight": 1., "success_reward": 10., "invalid_penalty": .1,
-            "signal": "outcome", "singleton": "raw", "eps": 1e-6},
-  "graphgpo": {"omega": .8, "exponent": "code", "norm": "mean_std",
-               "statistics": "row", "graph_weight": 1., "episode_weight": 1.,
-               "success_reward": 10., "invalid_penalty": .1,
-               "signal": "outcome", "singleton": "raw", "eps": 1e-6},
-  "rtmc": {"gamma": .99, "n_prior": 2., "prior": "success_rate",
-           "visits": "first", "scale": "none", "signal": "outcome",
-           "eps": 1e-6},
+  "gigpo": {
+    "gamma": 0.95,
+    "norm": "mean_std",
+    "statistics": "row",
+    "step_weight": 1.0,
+    "success_reward": 10.0,
+    "invalid_penalty": 0.1,
+    "signal": "outcome",
+    "singleton": "raw",
+    "eps": 1e-6,
+  },
+  "graphgpo": {
+    "omega": 0.8,
+    "exponent": "code",
+    "norm": "mean_std",
+    "statistics": "row",
+    "graph_weight": 1.0,
+    "episode_weight": 1.0,
+    "success_reward": 10.0,
+    "invalid_penalty": 0.1,
+    "signal": "outcome",
+    "singleton": "raw",
+    "eps": 1e-6,
+  },
+  "rtmc": {
+    "gamma": 0.99,
+    "n_prior": 2.0,
+    "prior": "success_rate",
+    "visits": "first",
+    "scale": "none",
+    "signal": "outcome",
+    "eps": 1e-6,
+  },
 }
 
 BAD_VALUES = [
-  ("crbc", {"beta": 0.}, "beta must be in"),
+  ("crbc", {"beta": 0.0}, "beta must be in"),
   ("crbc", {"beta": 1.01}, "beta must be in"),
   ("crbc", {"beta": math.nan}, "beta must be in"),
   ("crbc", {"depth": -1}, "depth must be"),
   ("crbc", {"depth": 2.5}, "depth must be"),
-  ("crbc", {"sigma_min": 0.}, "sigma_min must be > 0"),
+  ("crbc", {"sigma_min": 0.0}, "sigma_min must be > 0"),
   ("crbc", {"signal": "reward"}, "one of outcome, observed; got 'reward'"),
   ("crbc", {"truncation": "success"}, "one of failure, bootstrap"),
-  ("crbc", {"truncation": "bootstrap", "beta": 1.}, "needs beta < 1"),
+  ("crbc", {"truncation": "bootstrap", "beta": 1.0}, "needs beta < 1"),
   ("crbc", {"trajectory": "ppo"}, "one of grpo, rloo"),
   ("grpo", {"signal": "x"}, "one of outcome, observed"),
   ("grpo", {"singleton": "one"}, "one of zero, raw"),
   ("rloo", {"signal": "x"}, "one of outcome, observed"),
   ("rloo", {"singleton": "one"}, "one of zero, raw"),
-  ("gigpo", {"gamma": 0.}, "gamma must be in"),
+  ("gigpo", {"gamma": 0.0}, "gamma must be in"),
   ("gigpo", {"norm": "std"}, "one of mean_std, mean"),
   ("gigpo", {"statistics": "rows"}, "one of row, trajectory"),
   ("gigpo", {"singleton": "one"}, "one of zero, raw"),
@@ -53,8 +83,8 @@ BAD_VALUES = [
   ("graphgpo", {"norm": "std"}, "one of mean_std, mean"),
   ("graphgpo", {"statistics": "x"}, "one of row, trajectory"),
   ("graphgpo", {"signal": "x"}, "one of outcome, observed"),
-  ("rtmc", {"gamma": -1.}, "gamma must be in"),
-  ("rtmc", {"n_prior": -1.}, "n_prior must be >= 0"),
+  ("rtmc", {"gamma": -1.0}, "gamma must be in"),
+  ("rtmc", {"n_prior": -1.0}, "n_prior must be >= 0"),
   ("rtmc", {"prior": "zero"}, "one of success_rate, discounted"),
   ("rtmc", {"visits": "last"}, "one of first, every"),
   ("rtmc", {"scale": "mean"}, "one of none, std"),
@@ -84,11 +114,14 @@ def test_unknown_estimators_are_named_with_the_known_ones():
 
 
 def test_unknown_options_are_named_with_the_known_ones():
-  with pytest.raises(ValueError, match=r"no option 'betta' \(did you mean "
-                     r"'beta'\?\); it has: beta, depth"):
-    registry.make_estimator("crbc", betta=.9)
+  with pytest.raises(
+    ValueError,
+    match=r"no option 'betta' \(did you mean "
+    r"'beta'\?\); it has: beta, depth",
+  ):
+    registry.make_estimator("crbc", betta=0.9)
   with pytest.raises(ValueError, match="'grpo' has no option 'gamma'"):
-    registry.make_credit_fn("grpo", gamma=.9)
+    registry.make_credit_fn("grpo", gamma=0.9)
 
 
 @pytest.mark.parametrize("name", sorted(registry.ESTIMATORS))
@@ -101,7 +134,8 @@ def test_every_estimator_has_options_with_defaults(name):
   batch = make_batch(groups_lib.table_of([groups_lib.golden()]))
   np.testing.assert_array_equal(
     registry.make_credit_fn(name, **options)(batch.arrays).advantage,
-    registry.make_credit_fn(name)(batch.arrays).advantage)
+    registry.make_credit_fn(name)(batch.arrays).advantage,
+  )
 
 
 @pytest.mark.parametrize("name", sorted(registry.ESTIMATORS))

@@ -36,29 +36,41 @@ def test_keys_never_merge_across_groups():
   alone = interned([groups_lib.golden()])
   both = interned([groups_lib.golden(), groups_lib.golden()])
   for field in ("state", "pair", "next_state", "traj", "step"):
-    np.testing.assert_array_equal(getattr(both, field),
-                                  np.tile(getattr(alone, field), 2))
+    np.testing.assert_array_equal(
+      getattr(both, field), np.tile(getattr(alone, field), 2)
+    )
   assert both.needed == alone.needed._replace(groups=2)
 
 
 def test_a_final_state_is_looked_up_in_its_own_group_only():
-  got = interned([[rollout("x a", "truncated", "y"), rollout("y a", "failure")],
-                  [rollout("x a", "truncated", "y")],
-                  [rollout("y a", "truncated", "y")]])
+  got = interned(
+    [
+      [rollout("x a", "truncated", "y"), rollout("y a", "failure")],
+      [rollout("x a", "truncated", "y")],
+      [rollout("y a", "truncated", "y")],
+    ]
+  )
   assert got.next_state.tolist() == [1, -1, -1, 0]
 
 
 def test_a_final_state_may_be_unknown_or_never_acted_from():
-  got = interned([[rollout("x a", "truncated", None),
-                   rollout("x a", "failure", "never"),
-                   rollout("x a", "success", "x")]])
+  got = interned(
+    [
+      [
+        rollout("x a", "truncated", None),
+        rollout("x a", "failure", "never"),
+        rollout("x a", "success", "x"),
+      ]
+    ]
+  )
   assert got.next_state.tolist() == [-1, -1, 0]
 
 
 def test_a_trajectory_id_in_two_groups_starts_twice():
   """`validate` refuses it; interning must not glue the two together."""
-  got = interned([[rollout("x a", "failure")], [rollout("x a", "success")]],
-                 traj_id=[0, 0])
+  got = interned(
+    [[rollout("x a", "failure")], [rollout("x a", "success")]], traj_id=[0, 0]
+  )
   assert got.step.tolist() == [0, 0]
 
 
@@ -79,8 +91,13 @@ def test_equal_actions_at_two_states_are_two_pairs():
 
 def test_groups_come_in_order_of_their_ids():
   table = StepTable.from_columns(
-    group_id=["b", "a", "b"], traj_id=[2, 1, 0], step_idx=[0, 0, 0],
-    state_key=["x"] * 3, action_key=["a"] * 3, boundary=["failure"] * 3)
+    group_id=["b", "a", "b"],
+    traj_id=[2, 1, 0],
+    step_idx=[0, 0, 0],
+    state_key=["x"] * 3,
+    action_key=["a"] * 3,
+    boundary=["failure"] * 3,
+  )
   batch = make_batch(table)
   assert batch.group_ids == ("a", "b")
   assert batch.row_index[:, :3].tolist() == [[1, -1, -1], [2, 0, -1]]
@@ -91,8 +108,9 @@ def test_groups_come_in_order_of_their_ids():
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_shuffled_rows_give_bit_identical_arrays(missing):
-  table = groups_lib.table_of(groups_lib.random_groups(60, 5,
-                                                       missing=(missing,)))
+  table = groups_lib.table_of(
+    groups_lib.random_groups(60, 5, missing=(missing,))
+  )
   batch = make_batch(table)
   credit = groups_lib.credit("crbc", table)
   rng = np.random.default_rng(0)
@@ -102,46 +120,62 @@ def test_shuffled_rows_give_bit_identical_arrays(missing):
     chex.assert_trees_all_equal(again.arrays, batch.arrays)
     real = batch.row_index >= 0
     np.testing.assert_array_equal(again.row_index >= 0, real)
-    np.testing.assert_array_equal(shuffled.row_id[again.row_index[real]],
-                                  table.row_id[batch.row_index[real]])
+    np.testing.assert_array_equal(
+      shuffled.row_id[again.row_index[real]],
+      table.row_id[batch.row_index[real]],
+    )
     moved = groups_lib.credit("crbc", shuffled)
     np.testing.assert_array_equal(
       groups_lib.bits(moved["advantage"]),
-      groups_lib.bits(credit["advantage"][shuffled.row_id]))
+      groups_lib.bits(credit["advantage"][shuffled.row_id]),
+    )
 
 
 def test_object_keys_and_integer_keys_give_the_same_arrays():
   groups = groups_lib.random_groups(80, 6)
   by_name = groups_lib.table_of(groups)
-  code = {k: i * 37 % 101 for i, k in enumerate(sorted(
-    {*by_name.state_key, *by_name.next_state_key} - {None}))}
+  code = {
+    k: i * 37 % 101
+    for i, k in enumerate(
+      sorted({*by_name.state_key, *by_name.next_state_key} - {None})
+    )
+  }
   code[None] = NO_STATE
   action = {k: 7 - i for i, k in enumerate(sorted({*by_name.action_key}))}
   by_number = groups_lib.table_of(
-    groups, state_key=np.array([code[k] for k in by_name.state_key]),
+    groups,
+    state_key=np.array([code[k] for k in by_name.state_key]),
     next_state_key=np.array([code[k] for k in by_name.next_state_key]),
-    action_key=np.array([action[k] for k in by_name.action_key]))
+    action_key=np.array([action[k] for k in by_name.action_key]),
+  )
   assert by_number.state_key.dtype != object
-  chex.assert_trees_all_equal(make_batch(by_number).arrays,
-                              make_batch(by_name).arrays)
+  chex.assert_trees_all_equal(
+    make_batch(by_number).arrays, make_batch(by_name).arrays
+  )
 
 
 def test_tuple_keys_work_like_strings():
   groups = groups_lib.random_groups(40, 7)
   plain = groups_lib.table_of(groups)
   nested = groups_lib.table_of(
-    groups, state_key=[("at", (k,)) for k in plain.state_key],
-    next_state_key=[k and ("at", (k,)) for k in plain.next_state_key])
-  chex.assert_trees_all_equal(make_batch(nested).arrays,
-                              make_batch(plain).arrays)
+    groups,
+    state_key=[("at", (k,)) for k in plain.state_key],
+    next_state_key=[k and ("at", (k,)) for k in plain.next_state_key],
+  )
+  chex.assert_trees_all_equal(
+    make_batch(nested).arrays, make_batch(plain).arrays
+  )
 
 
 # -- padding -----------------------------------------------------------------
 
 
 def test_padded_arrays_hold_what_the_types_say():
-  batch = make_batch(groups_lib.table_of(
-    [groups_lib.golden(), [rollout("x a", "truncated", "x")]]))
+  batch = make_batch(
+    groups_lib.table_of(
+      [groups_lib.golden(), [rollout("x a", "truncated", "x")]]
+    )
+  )
   a = batch.arrays
   assert batch.shape == BatchShape(2, 16, 8, 8, 4)
   assert a.state.shape == (2, 16) and a.pair_mask.shape == (2, 8)
@@ -153,8 +187,16 @@ def test_padded_arrays_hold_what_the_types_say():
   assert a.next_state[0, 1] == 8  # = N: left the observed process
   assert a.next_state[1, 0] == 0
   assert a.boundary[1, 0] == Boundary.TRUNCATED  # issue 27: it survives
-  for field in ("state", "pair", "next_state", "traj", "step", "boundary",
-                "reward", "valid"):
+  for field in (
+    "state",
+    "pair",
+    "next_state",
+    "traj",
+    "step",
+    "boundary",
+    "reward",
+    "valid",
+  ):
     values = getattr(a, field)
     assert not values[~a.mask].any(), field
     assert values.dtype in (np.int32, np.float32, bool), field
@@ -177,8 +219,9 @@ def test_a_table_without_counted_rows_is_refused():
     make_batch(table)
 
 
-@pytest.mark.parametrize("n, rung", [(1, 8), (8, 8), (9, 16), (64, 64),
-                                     (65, 128)])
+@pytest.mark.parametrize(
+  "n, rung", [(1, 8), (8, 8), (9, 16), (64, 64), (65, 128)]
+)
 def test_next_rung(n, rung):
   assert batching.next_rung(n) == rung
 
@@ -187,8 +230,9 @@ def test_grow_shape_never_shrinks_and_settles():
   rng = np.random.default_rng(0)
   shape, seen = None, []
   for _ in range(500):
-    needed = BatchShape(*(int(x) for x in rng.integers(1, [17, 400, 60, 90, 9])
-                          ))
+    needed = BatchShape(
+      *(int(x) for x in rng.integers(1, [17, 400, 60, 90, 9]))
+    )
     before, shape = shape, grow_shape(shape, needed)
     assert all(s >= n for s, n in zip(shape, needed, strict=True))
     if before is not None:
@@ -233,12 +277,15 @@ def test_to_rows_is_the_inverse_of_padding():
   table = table.take(rng.permutation(len(table)))
   batch = make_batch(table)
   assert sorted(batch.row_index[batch.row_index >= 0]) == list(
-    range(len(table)))
+    range(len(table))
+  )
   np.testing.assert_array_equal(
     batch.to_rows(batch.arrays.reward, len(table)),
-    table.reward.astype(np.float32))
+    table.reward.astype(np.float32),
+  )
   np.testing.assert_array_equal(
-    batch.to_rows(batch.arrays.boundary, len(table)), table.boundary)
+    batch.to_rows(batch.arrays.boundary, len(table)), table.boundary
+  )
   valid = batch.to_rows(batch.arrays.valid, len(table))
   assert valid.dtype == bool
   np.testing.assert_array_equal(valid, table.valid)
@@ -257,10 +304,12 @@ def test_rows_of_weight_zero_get_zero_and_change_nothing(name):
   weight = np.append(np.ones(size), np.zeros(60))[order]
   many = {n: [c[i] for i in source] for n, c in columns.items()}
   many["reward"] = np.where(weight > 0, many["reward"], 1e9)
-  many["boundary"] = [b if w else "success" for b, w in
-                      zip(many["boundary"], weight, strict=True)]
+  many["boundary"] = [
+    b if w else "success" for b, w in zip(many["boundary"], weight, strict=True)
+  ]
   got = groups_lib.credit(name, StepTable.from_columns(**many, weight=weight))
   for field in groups_lib.FIELDS:
     assert not got[field][weight == 0].any()
-    np.testing.assert_array_equal(got[field][weight > 0],
-                                  plain[field][source[weight > 0]])
+    np.testing.assert_array_equal(
+      got[field][weight > 0], plain[field][source[weight > 0]]
+    )

@@ -57,51 +57,122 @@ def test_a_good_table_passes_and_defaults_are_the_documented_ones():
 def test_row_id_defaults_to_the_position():
   columns = good()
   del columns["row_id"]
-  np.testing.assert_array_equal(StepTable.from_columns(**columns).row_id,
-                                np.arange(6))
+  np.testing.assert_array_equal(
+    StepTable.from_columns(**columns).row_id, np.arange(6)
+  )
 
 
 # Each: column, row, value; then where it is found, and what is said.
 CELLS = {
-  "weight": ("weight", 2, .5, "group 'g', trajectory 't2', step 0",
-             ["weight other than 0 or 1", "0 for copies and padding"]),
-  "weight nan": ("weight", 2, np.nan, "group 'g', trajectory 't2', step 0",
-                 ["weight other than 0 or 1"]),
-  "row id": ("row_id", 4, 10, "group 'h', trajectory 't3', step 5",
-             ["repeats a row_id", "its own row_id"]),
-  "reward nan": ("reward", 5, np.nan, "group 'h', trajectory 't3', step 6",
-                 ["not a finite number", "0 where there is none"]),
-  "reward inf": ("reward", 0, np.inf, "group 'g', trajectory 't1', step 0",
-                 ["not a finite number"]),
-  "two groups": ("group_id", 1, "h", "group 'h', trajectory 't1', step 1",
-                 ["belongs to a trajectory of another group",
-                  "unique over the whole table"]),
-  "repeated step": ("step_idx", 1, 0, "group 'g', trajectory 't1', step 0",
-                    ["repeats a step", "without repeats", "weight 0"]),
-  "missing step": ("step_idx", 5, 8, "group 'h', trajectory 't3', step 8",
-                   ["follows a missing step", "log every step"]),
+  "weight": (
+    "weight",
+    2,
+    0.5,
+    "group 'g', trajectory 't2', step 0",
+    ["weight other than 0 or 1", "0 for copies and padding"],
+  ),
+  "weight nan": (
+    "weight",
+    2,
+    np.nan,
+    "group 'g', trajectory 't2', step 0",
+    ["weight other than 0 or 1"],
+  ),
+  "row id": (
+    "row_id",
+    4,
+    10,
+    "group 'h', trajectory 't3', step 5",
+    ["repeats a row_id", "its own row_id"],
+  ),
+  "reward nan": (
+    "reward",
+    5,
+    np.nan,
+    "group 'h', trajectory 't3', step 6",
+    ["not a finite number", "0 where there is none"],
+  ),
+  "reward inf": (
+    "reward",
+    0,
+    np.inf,
+    "group 'g', trajectory 't1', step 0",
+    ["not a finite number"],
+  ),
+  "two groups": (
+    "group_id",
+    1,
+    "h",
+    "group 'h', trajectory 't1', step 1",
+    ["belongs to a trajectory of another group", "unique over the whole table"],
+  ),
+  "repeated step": (
+    "step_idx",
+    1,
+    0,
+    "group 'g', trajectory 't1', step 0",
+    ["repeats a step", "without repeats", "weight 0"],
+  ),
+  "missing step": (
+    "step_idx",
+    5,
+    8,
+    "group 'h', trajectory 't3', step 8",
+    ["follows a missing step", "log every step"],
+  ),
   "goes on after the end": (
-    "boundary", 4, "failure", "group 'h', trajectory 't3', step 6",
-    ["after the end of its trajectory", "first boundary"]),
-  "no end": ("boundary", 2, "none", "group 'g', trajectory 't2', step 0",
-             ["last step but has no boundary",
-              "success, failure or truncated"]),
+    "boundary",
+    4,
+    "failure",
+    "group 'h', trajectory 't3', step 6",
+    ["after the end of its trajectory", "first boundary"],
+  ),
+  "no end": (
+    "boundary",
+    2,
+    "none",
+    "group 'g', trajectory 't2', step 0",
+    ["last step but has no boundary", "success, failure or truncated"],
+  ),
   "failure called success": (
-    "outcome", 2, True, "group 'g', trajectory 't2', step 0",
-    ["outcome that contradicts its boundary", "end in success"]),
+    "outcome",
+    2,
+    True,
+    "group 'g', trajectory 't2', step 0",
+    ["outcome that contradicts its boundary", "end in success"],
+  ),
   "success called failure": (
-    "outcome", 1, False, "group 'g', trajectory 't1', step 1",
-    ["outcome that contradicts its boundary"]),
+    "outcome",
+    1,
+    False,
+    "group 'g', trajectory 't1', step 1",
+    ["outcome that contradicts its boundary"],
+  ),
   "outcome on the last row only": (
-    "outcome", 0, False, "group 'g', trajectory 't1', step 1",
-    ["another outcome than the step before", "repeat it on every row"]),
-  "successor": ("next_state_key", 0, "elsewhere",
-                "group 'g', trajectory 't1', step 0",
-                ["not the state of its next step", "one key function",
-                 "leave next_state_key empty"]),
+    "outcome",
+    0,
+    False,
+    "group 'g', trajectory 't1', step 1",
+    ["another outcome than the step before", "repeat it on every row"],
+  ),
+  "successor": (
+    "next_state_key",
+    0,
+    "elsewhere",
+    "group 'g', trajectory 't1', step 0",
+    [
+      "not the state of its next step",
+      "one key function",
+      "leave next_state_key empty",
+    ],
+  ),
   "successor of an unknown state": (
-    "next_state_key", 3, "y", "group 'h', trajectory 't3', step 4",
-    ["not the state of its next step"]),
+    "next_state_key",
+    3,
+    "y",
+    "group 'h', trajectory 't3', step 4",
+    ["not the state of its next step"],
+  ),
 }
 
 
@@ -117,8 +188,9 @@ def test_validate_names_the_place_the_fault_and_the_remedy(name):
 
 
 def test_validate_counts_the_other_offences():
-  assert "(and 1 more row):" in message(good(reward=[0, np.nan, 0, np.nan, 0,
-                                                     0]))
+  assert "(and 1 more row):" in message(
+    good(reward=[0, np.nan, 0, np.nan, 0, 0])
+  )
   assert "(and 2 more rows):" in message(good(weight=[2, 1, 2, 1, 1, 2]))
 
 
@@ -127,16 +199,21 @@ def test_validate_checks_token_spans():
   text = message(spans)
   assert text.startswith("group 'h', trajectory 't3', step 5 (row_id 14)")
   assert "empty token span" in text and "one past the last token" in text
-  validate(StepTable.from_columns(**(spans | {
-    "token_end": [5, 9, 5, 5, 9, 12]})))
+  validate(
+    StepTable.from_columns(**(spans | {"token_end": [5, 9, 5, 5, 9, 12]}))
+  )
 
 
 def test_validate_checks_successors_of_integer_keys():
-  columns = {"group_id": np.zeros(3, int), "traj_id": np.zeros(3, int),
-             "step_idx": [0, 1, 2], "state_key": np.array([5, 6, 7]),
-             "action_key": np.zeros(3, int),
-             "next_state_key": np.array([6, 7, 5]),
-             "boundary": ["none", "none", "failure"]}
+  columns = {
+    "group_id": np.zeros(3, int),
+    "traj_id": np.zeros(3, int),
+    "step_idx": [0, 1, 2],
+    "state_key": np.array([5, 6, 7]),
+    "action_key": np.zeros(3, int),
+    "next_state_key": np.array([6, 7, 5]),
+    "boundary": ["none", "none", "failure"],
+  }
   validate(StepTable.from_columns(**columns))
   columns["next_state_key"] = np.array([6, 5, 7])
   assert message(columns).startswith("group 0, trajectory 0, step 1 (row_id 1)")
@@ -168,8 +245,15 @@ def with_copies() -> dict:
   """`good` plus a faithful copy of row 0 and a row of rubbish."""
   columns = {n: list(c) for n, c in good().items()}
   copy = {n: c[0] for n, c in columns.items()} | {"row_id": 16}
-  rubbish = {"group_id": "g", "traj_id": "t2", "step_idx": 7, "state_key": "q",
-             "action_key": "a", "boundary": "success", "row_id": 16}
+  rubbish = {
+    "group_id": "g",
+    "traj_id": "t2",
+    "step_idx": 7,
+    "state_key": "q",
+    "action_key": "a",
+    "boundary": "success",
+    "row_id": 16,
+  }
   for row in (copy, rubbish):
     for n, c in columns.items():
       c.append(row[n])
@@ -186,14 +270,16 @@ def test_rows_of_weight_zero_break_no_rule():
 def test_rows_of_weight_zero_decide_no_default():
   """A copy is not the next step, and a padding row's success is no success."""
   table = StepTable.from_columns(**with_copies())
-  assert table.next_state_key[:6].tolist() == [
-    "y", None, None, None, "z", None]
+  assert table.next_state_key[:6].tolist() == ["y", None, None, None, "z", None]
   np.testing.assert_array_equal(table.outcome[:6], [1, 1, 0, 0, 0, 0])
 
 
 def test_rewards_of_padding_may_be_anything():
-  validate(StepTable.from_columns(**(with_copies() | {
-    "reward": [0] * 6 + [np.nan, np.inf]})))
+  validate(
+    StepTable.from_columns(
+      **(with_copies() | {"reward": [0] * 6 + [np.nan, np.inf]})
+    )
+  )
 
 
 # -- outcome and boundary ----------------------------------------------------
@@ -205,9 +291,14 @@ def test_outcome_comes_from_the_boundary_never_from_reward():
   np.testing.assert_array_equal(table.outcome, [1, 1, 0, 0, 0, 0])
 
 
-@pytest.mark.parametrize("values", [[1, 1, 0, 0, 0, 0],
-                                    [1., 1., 0., 0., 0., 0.],
-                                    np.array([1, 1, 0, 0, 0, 0], np.int8)])
+@pytest.mark.parametrize(
+  "values",
+  [
+    [1, 1, 0, 0, 0, 0],
+    [1.0, 1.0, 0.0, 0.0, 0.0, 0.0],
+    np.array([1, 1, 0, 0, 0, 0], np.int8),
+  ],
+)
 def test_outcome_must_be_boolean(values):
   with pytest.raises(RolloutError, match=r"True or False.*never inferred"):
     StepTable.from_columns(**good(outcome=values))
@@ -216,8 +307,12 @@ def test_outcome_must_be_boolean(values):
 def test_boundary_takes_names_members_and_numbers():
   names = ["NONE", "Success", "failure", "none", "none", "truncated"]
   members = [Boundary[n.upper()] for n in names]
-  for values in (names, members, [int(m) for m in members],
-                 np.array(members, np.uint8)):
+  for values in (
+    names,
+    members,
+    [int(m) for m in members],
+    np.array(members, np.uint8),
+  ):
     table = StepTable.from_columns(**good(boundary=values))
     np.testing.assert_array_equal(table.boundary, [0, 1, 2, 0, 0, 3])
 
@@ -231,7 +326,7 @@ def test_boundary_refuses_other_values():
   with pytest.raises(RolloutError, match=r"outside 0\.\.3"):
     StepTable.from_columns(**good(boundary=[None, 7, *rest[1:]]))
   with pytest.raises(RolloutError, match=r"outside 0\.\.3"):
-    StepTable.from_columns(**good(boundary=[.5, *rest]))
+    StepTable.from_columns(**good(boundary=[0.5, *rest]))
 
 
 # -- columns and rows --------------------------------------------------------
@@ -258,14 +353,17 @@ def test_unknown_columns_and_lengths_are_named():
     StepTable.from_columns(**good(reward=[0] * 5))
 
 
-@pytest.mark.parametrize("name, values, words", [
-  ("step_idx", [0, 1, 0, 4, 5, None], "must hold integers"),
-  ("step_idx", [0., 1, 0, 4, 5, 6], "must hold integers"),
-  ("row_id", ["a"] * 6, "must hold integers"),
-  ("reward", [None] * 6, "must hold numbers"),
-  ("reward", ["1"] * 6, "must hold numbers"),
-  ("valid", [1] * 6, "must hold True or False"),
-])
+@pytest.mark.parametrize(
+  "name, values, words",
+  [
+    ("step_idx", [0, 1, 0, 4, 5, None], "must hold integers"),
+    ("step_idx", [0.0, 1, 0, 4, 5, 6], "must hold integers"),
+    ("row_id", ["a"] * 6, "must hold integers"),
+    ("reward", [None] * 6, "must hold numbers"),
+    ("reward", ["1"] * 6, "must hold numbers"),
+    ("valid", [1] * 6, "must hold True or False"),
+  ],
+)
 def test_types_are_checked(name, values, words):
   with pytest.raises(RolloutError, match=words):
     StepTable.from_columns(**good(**{name: values}))
@@ -274,8 +372,9 @@ def test_types_are_checked(name, values, words):
 @pytest.mark.parametrize("name", table_lib.KEY_COLUMNS)
 def test_keys_must_be_hashable(name):
   values = ["k"] * 5 + [["a", "list"]]
-  with pytest.raises(RolloutError, match=f"row 5 of column '{name}' holds a "
-                     "list.*tuples"):
+  with pytest.raises(
+    RolloutError, match=f"row 5 of column '{name}' holds a list.*tuples"
+  ):
     StepTable.from_columns(**good(**{name: values}))
 
 
@@ -308,30 +407,38 @@ def test_integer_keys_stay_integers():
 
 
 def test_ids_of_mixed_types_are_accepted():
-  table = StepTable.from_columns(**good(
-    group_id=[1, 1, 1, "1", "1", "1"],
-    traj_id=[("a", 1), ("a", 1), 7, "x", "x", "x"]))
+  table = StepTable.from_columns(
+    **good(
+      group_id=[1, 1, 1, "1", "1", "1"],
+      traj_id=[("a", 1), ("a", 1), 7, "x", "x", "x"],
+    )
+  )
   validate(table)
   assert len(set(table_lib.factorize(table.group_id).tolist())) == 2
-  text = message(good(group_id=[1, 1, 1, "1", "1", "1"],
-                      reward=[0, 0, 0, np.nan, 0, 0]))
+  text = message(
+    good(group_id=[1, 1, 1, "1", "1", "1"], reward=[0, 0, 0, np.nan, 0, 0])
+  )
   assert text.startswith("group '1', trajectory 't3', step 4")
 
 
 def test_factorize_does_not_depend_on_the_row_order():
   rng = np.random.default_rng(0)
   values = table_lib.object_column(
-    ["b", "a", ("b", 1), ("a",), 3, 1, "b", 3, None, ("a",), 2.5])
+    ["b", "a", ("b", 1), ("a",), 3, 1, "b", 3, None, ("a",), 2.5]
+  )
   code = table_lib.factorize(values)
   for _ in range(20):
     order = rng.permutation(len(values))
-    np.testing.assert_array_equal(table_lib.factorize(values[order]),
-                                  code[order])
+    np.testing.assert_array_equal(
+      table_lib.factorize(values[order]), code[order]
+    )
   equal = code[:, None] == code[None]
   np.testing.assert_array_equal(
-    equal, [[a == b for b in values] for a in values])
+    equal, [[a == b for b in values] for a in values]
+  )
 
 
 def test_random_groups_are_valid_tables():
-  validate(groups_lib.table_of(groups_lib.random_groups(
-    300, seed=2, missing=(0, .3))))
+  validate(
+    groups_lib.table_of(groups_lib.random_groups(300, seed=2, missing=(0, 0.3)))
+  )

@@ -95,11 +95,9 @@ def intern_table(table: StepTable) -> Interned:
     )
   in_order = np.array_equal(order, np.arange(len(table)))
   t = table if in_order else table.take(order)
-  group = table_lib.factorize(t.group_id)
-  traj_code = table_lib.factorize(t.traj_id)
   size = len(t)
-  starts_group = np.append(True, group[1:] != group[:-1])
-  starts_traj = starts_group | np.append(True, traj_code[1:] != traj_code[:-1])
+  starts_group = np.append(True, t.group_id[1:] != t.group_id[:-1])
+  starts_traj = starts_group | np.append(True, t.traj_id[1:] != t.traj_id[:-1])
   group_row = np.flatnonzero(starts_group)  # first row of each group
   group = np.cumsum(starts_group) - 1
   traj_row = np.flatnonzero(starts_traj)

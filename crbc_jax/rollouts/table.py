@@ -181,14 +181,17 @@ def _integer_codes(column: np.ndarray) -> np.ndarray:
 def canonical_order(table: StepTable) -> np.ndarray:
   """Index of the rows of positive weight, by (group, trajectory, step)."""
   counted = np.flatnonzero(table.weight > 0)
-  group = factorize(table.group_id)[counted]
-  traj = factorize(table.traj_id)[counted]
-  step = table.step_idx[counted]
-  place = group * (traj.max(initial=0) + 1) + traj
-  later, same = place[1:] > place[:-1], place[1:] == place[:-1]
-  if (later | (same & (step[1:] >= step[:-1]))).all():
+  keys = []
+  for column in (table.group_id, table.traj_id, table.step_idx):
+    ranks = factorize(column) if column.dtype == object else column
+    keys.append(ranks[counted])
+  in_order = np.ones(max(len(counted) - 1, 0), bool)
+  for key in reversed(keys):
+    later, same = key[1:] > key[:-1], key[1:] == key[:-1]
+    in_order = later | (same & in_order)
+  if in_order.all():
     return counted  # as collected: nothing to sort
-  return counted[np.lexsort((step, place))]
+  return counted[np.lexsort(keys[::-1])]
 
 
 def _as_column(name: str, values: Any) -> np.ndarray:

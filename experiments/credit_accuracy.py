@@ -30,9 +30,9 @@ step limit and the closure does not: against the values without a limit
 (`tabular.stationary_values`) the two tie, and so do GraphGPO and the closure
 at the initial policy without slips.
 
-Takes 70 s of CPU, training included: 95 s on two cores shared with others, up
-to 145 s where those are busy. --quick, the initial policy alone: 25 s. Writes
-credit_accuracy.json, .png and .svg.
+Takes 45 s on two free cores, training included, up to 145 s where they are
+shared; --quick, the initial policy alone: 25 s. Writes credit_accuracy.json,
+.png and .svg.
 """
 
 import argparse

@@ -27,7 +27,7 @@ from crbc_jax.report import plots
 from experiments import pool, statistics
 
 ESTIMATORS = {"CRBC exact": "crbc(w_step=1.0)", "GRPO": "grpo"}
-SEEDS = (0, 1)
+SEEDS = (0, 1, 2)
 METRICS = ("success_sampled", "success_greedy")
 
 

@@ -319,8 +319,9 @@ def credit_rollouts(
   wanted = ("key", "final_key", "action", "reward", "boundary", "mask")
   host = jax.device_get({name: getattr(rollouts, name) for name in wanted})
   batch = batch_arrays(state_key=host.pop("key"), **host, actions=actions)
-  credit = jax.device_get(credit_fn(batch.arrays))
-  return batch.to_steps(credit.advantage), batch.arrays, credit
+  credit = credit_fn(batch.arrays)  # only the advantage need leave the device
+  advantage = jax.device_get(credit.advantage)
+  return batch.to_steps(advantage), batch.arrays, credit
 
 
 def _first_non_finite(rollouts, advantage, estimator: str) -> str | None:

@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> None:
     "--results", default="results", type=pathlib.Path, help="table, figure"
   )
   args = parser.parse_args(argv)
-  changes = _changes(config) | {"env_steps": args.env_steps}
+  changes = config_lib.changes(config) | {"env_steps": args.env_steps}
   jobs = {
     (label, seed): pool.Job(
       args.out / _name(estimator, seed, args.env_steps),
@@ -110,16 +110,6 @@ def main(argv: list[str] | None = None) -> None:
 
 def _name(estimator: str, seed: int, env_steps: int) -> str:
   return f"{estimator.split('(')[0]}-s{seed}-{env_steps}"
-
-
-def _changes(config) -> dict:
-  """What a config changes from the defaults, by dotted key."""
-  standard = config_lib.flat_items(config_lib.get_config())
-  return {
-    key: value
-    for key, value in config_lib.flat_items(config).items()
-    if value != standard[key]
-  }
 
 
 def _table(curves, shares, args) -> Table:

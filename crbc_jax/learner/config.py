@@ -106,6 +106,12 @@ def flat_items(config: ml_collections.ConfigDict) -> dict[str, Any]:
   return items
 
 
+def changes(config: ml_collections.ConfigDict) -> dict[str, Any]:
+  """What a config changes from the defaults, by dotted key."""
+  standard = flat_items(get_config())
+  return {k: v for k, v in flat_items(config).items() if v != standard[k]}
+
+
 def set_value(config: ml_collections.ConfigDict, key: str, value: Any) -> None:
   """Sets one value by its dotted key.
 

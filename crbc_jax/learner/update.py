@@ -178,7 +178,7 @@ def make_update_fn(
       (_, metrics), grads = grad_fn(
         params, state.reference, picked_levels, picked, weight
       )
-      metrics["grad_norm"] = optax.global_norm(grads)
+      metrics["grad_norm"] = optax.tree.norm(grads)
       changes, opt_state = optimizer.update(grads, opt_state, params)
       params = optax.apply_updates(params, changes)
       return params, opt_state, jax.tree.map(jnp.add, sums, metrics)

@@ -224,3 +224,11 @@ def test_flat_items():
   config = config_lib.get_config()
   config.update_from_flattened_dict(items)
   assert config.to_dict() == config_lib.get_config().to_dict()
+
+
+def test_changes_are_what_differs_from_the_defaults():
+  changed = config_lib.get_config()
+  assert config_lib.changes(changed) == {}
+  changed.learner.epochs = 7
+  changed.estimator = "grpo"
+  assert config_lib.changes(changed) == {"estimator": "grpo", "learner.epochs": 7}

@@ -231,4 +231,7 @@ def test_changes_are_what_differs_from_the_defaults():
   assert config_lib.changes(changed) == {}
   changed.learner.epochs = 7
   changed.estimator = "grpo"
-  assert config_lib.changes(changed) == {"estimator": "grpo", "learner.epochs": 7}
+  assert config_lib.changes(changed) == {
+    "estimator": "grpo",
+    "learner.epochs": 7,
+  }

@@ -11,16 +11,20 @@ from fractions import Fraction
 
 import jax
 import numpy as np
+from hypothesis import strategies as st
 
 from crbc_jax.credit import registry
 from crbc_jax.credit.estimators.crbc import crbc_depths
-from crbc_jax.rollouts.batching import GroupBatch, make_batch
+from crbc_jax.rollouts.batching import BatchShape, GroupBatch, make_batch
 from crbc_jax.rollouts.table import StepTable
 from crbc_jax.types import GroupArrays, StepCredit
 from tests import oracle
 from tests.oracle import Rollout, Step
 
 Group = Sequence[Rollout]
+
+SMALL_SHAPE = BatchShape(1, 32, 32, 32, 8)
+"""Holds every group of `small_groups`: drawn groups share one compilation."""
 
 FIELDS = ("advantage", "trajectory", "step", "q", "v", "live")
 
@@ -121,6 +125,24 @@ def random_groups(
       for group in groups
     ]
   return groups
+
+
+@st.composite
+def small_groups(draw):
+  """A group of at most 6 rollouts, 5 steps each, 4 states, 3 actions."""
+  step = st.builds(
+    Step,
+    st.sampled_from(["s0", "s1", "s2", None]),
+    st.sampled_from("abc"),
+    st.integers(-3, 3),
+  )
+  one = st.builds(
+    Rollout,
+    st.lists(step, min_size=1, max_size=5).map(tuple),
+    st.sampled_from(oracle.ENDS),
+    st.sampled_from([None, "s0", "s1", "never"]),
+  )
+  return draw(st.lists(one, min_size=1, max_size=6))
 
 
 @functools.cache

@@ -21,7 +21,6 @@ from crbc_jax.rollouts.table import StepTable
 from tests import groups as groups_lib
 from tests import oracle
 from tests.groups import rollout
-from tests.oracle import Rollout, Step
 
 INF = math.inf
 DEPTHS = (0, 1, 2, 3, 7, INF)
@@ -204,29 +203,13 @@ def test_closure_equals_exact_arithmetic(beta, signal, truncation, count):
     )
 
 
-@st.composite
-def small_groups(draw):
-  """A group of at most 6 rollouts, 5 steps each, 4 states, 3 actions."""
-  step = st.builds(
-    Step,
-    st.sampled_from(["s0", "s1", "s2", None]),
-    st.sampled_from("abc"),
-    st.integers(-3, 3),
-  )
-  one = st.builds(
-    Rollout,
-    st.lists(step, min_size=1, max_size=5).map(tuple),
-    st.sampled_from(oracle.ENDS),
-    st.sampled_from([None, "s0", "s1", "never"]),
-  )
-  return draw(st.lists(one, min_size=1, max_size=6))
-
-
 @hypothesis.settings(max_examples=60)
-@hypothesis.given(small_groups(), st.sampled_from(["failure", "bootstrap"]))
+@hypothesis.given(
+  groups_lib.small_groups(), st.sampled_from(["failure", "bootstrap"])
+)
 def test_closure_equals_exact_arithmetic_on_drawn_groups(group, truncation):
   options = {"beta": 0.98, "truncation": truncation}
-  levels = levels_of([group], BatchShape(1, 32, 32, 32, 8), **options)
+  levels = levels_of([group], groups_lib.SMALL_SHAPE, **options)
   for depth, got in zip(DEPTHS, levels, strict=True):
     want = oracle.crbc(group, depth=None if depth == INF else depth, **options)
     for name in ("v", "q"):

@@ -52,7 +52,7 @@ def runs(folder: str | pathlib.Path) -> Table:
     "success (sampled)",
     "success (greedy)",
   ):
-    table.add_column(name)
+    table.add_column(name, overflow="fold")
   if not pathlib.Path(folder).is_dir():
     raise FileNotFoundError(f"{folder}: no such folder; where are the runs?")
   for path in sorted(pathlib.Path(folder).glob("**/config.json")):

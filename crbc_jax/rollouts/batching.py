@@ -14,7 +14,7 @@ import numpy as np
 from crbc_jax.rollouts import table as table_lib
 from crbc_jax.rollouts.table import StepTable
 from crbc_jax.rollouts.validation import validate
-from crbc_jax.types import Boundary, GroupArrays
+from crbc_jax.types import GroupArrays
 
 
 class BatchShape(NamedTuple):
@@ -104,8 +104,9 @@ def intern_table(table: StepTable) -> Interned:
   traj = np.cumsum(starts_traj) - 1
   rows = np.arange(size)
 
-  state_code, next_code = _key_codes(t)
-  stride = max(state_code.max(), next_code.max()) + 2
+  last = np.append(traj_row[1:], size) - 1  # last row of each trajectory
+  state_code, final_code = _key_codes(t, last)
+  stride = max(state_code.max(), final_code.max()) + 2
   node = group * stride + state_code
   state, state_of_code = _first_appearance(node, group, group_row)
   action_code = table_lib.factorize(t.action_key)
@@ -113,10 +114,9 @@ def intern_table(table: StepTable) -> Interned:
   anchor = group * (state.max() + 1) + state  # distinct over groups
   pair, _ = _first_appearance(anchor * span + action_code, group, group_row)
 
-  ends = np.append(starts_traj[1:], True)
-  following = np.append(state[1:], -1)
-  final = state_of_code(group * stride + next_code)
-  next_state = np.where(ends, np.where(next_code < 0, -1, final), following)
+  next_state = np.append(state[1:], -1)
+  known = state_of_code(group[last] * stride + final_code)
+  next_state[last] = np.where(final_code < 0, -1, known)
 
   counts = np.diff(np.append(group_row, size))
   needed = BatchShape(
@@ -214,36 +214,23 @@ def make_batch(table: StepTable, shape: BatchShape | None = None) -> GroupBatch:
   return pad_groups(table, interned, grow_shape(shape, interned.needed))
 
 
-def _key_codes(t: StepTable) -> tuple[np.ndarray, np.ndarray]:
-  """Codes of states and of recorded final successors (-1 = unknown).
+def _key_codes(t: StepTable, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Codes of states, and of the successors of the rows `last` (-1 = unknown).
 
   A missing state (None) gets a code of its own: it merges with nothing.
   """
-  size = len(t)
-  if t.state_key.dtype != object and t.next_state_key.dtype != object:
-    codes = table_lib.factorize(np.concatenate([t.state_key, t.next_state_key]))
+  size, final = len(t), t.next_state_key[last]
+  if t.state_key.dtype != object and final.dtype != object:
+    codes = table_lib.factorize(np.concatenate([t.state_key, final]))
     return codes[:size], codes[size:]
   # First appearance in canonical order; only equality of codes matters.
   seen: dict = {}
-  state = np.fromiter(
-    (
-      size + i if key is None else seen.setdefault(key, len(seen))
-      for i, key in enumerate(t.state_key)
-    ),
-    np.int64,
-    size,
-  )
-  nxt = np.fromiter(
-    (
-      seen.get(key, -1) if ended and key is not None else -1
-      for key, ended in zip(
-        t.next_state_key, t.boundary != Boundary.NONE, strict=True
-      )
-    ),
-    np.int64,
-    size,
-  )
-  return state, nxt
+  state = [
+    size + i if key is None else seen.setdefault(key, len(seen))
+    for i, key in enumerate(t.state_key)
+  ]
+  after = [-1 if key is None else seen.get(key, -1) for key in final]
+  return np.array(state, np.int64), np.array(after, np.int64)
 
 
 def _first_appearance(code, group, group_row):

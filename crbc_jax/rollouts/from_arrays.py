@@ -76,8 +76,8 @@ def table_from_arrays(
     reward=flat(reward).astype(np.float64),
     boundary=flat(boundary).astype(np.int8),
     outcome=won[traj],
-    valid=np.ones(count, bool),
-    weight=np.ones(count),
+    valid=np.broadcast_to(True, count),
+    weight=np.broadcast_to(1.0, count),
     row_id=rows,
   )
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from crbc_jax.credit import registry
 from crbc_jax.credit.estimators.crbc import crbc_depths
-from crbc_jax.learner import collect, task, truth
+from crbc_jax.learner import collect, loop, task, truth
 from crbc_jax.rollouts.batching import BatchShape
-from crbc_jax.rollouts.from_arrays import batch_arrays
 from crbc_jax.types import Boundary, GroupArrays
 from experiments.statistics import interval
 
@@ -144,19 +143,13 @@ def credit_steps(
   rollouts: collect.Rollouts, credit_fn: CreditFn, *, actions: int
 ):
   """What `credit_fn` returns, as [P, G, T] arrays with 0 where masked."""
-  wanted = ("key", "final_key", "action", "reward", "boundary", "mask")
-  host = jax.device_get({name: getattr(rollouts, name) for name in wanted})
-  groups, group_size, steps = host["mask"].shape
+  groups, group_size, steps = rollouts.mask.shape
   # No more anchors or pairs than rows: one shape, and one program, for all.
   rows = group_size * steps
-  batch = batch_arrays(
-    state_key=host.pop("key"),
-    **host,
-    actions=actions,
-    shape=BatchShape(
-      groups=groups, rows=rows, anchors=rows, pairs=rows, rollouts=group_size
-    ),
+  shape = BatchShape(
+    groups=groups, rows=rows, anchors=rows, pairs=rows, rollouts=group_size
   )
+  batch = loop.batch_rollouts(rollouts, actions=actions, shape=shape)
   return jax.tree.map(batch.to_steps, jax.device_get(credit_fn(batch.arrays)))
 
 

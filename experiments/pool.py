@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import ml_collections
 from rich.progress import (
   BarColumn,
   Progress,
@@ -51,12 +52,18 @@ def run_all(jobs: Sequence[Job], *, workers: int | None = None) -> None:
   Raises:
     JobError: a run failed. The others are stopped; a repeated call goes on.
   """
-  waiting = [job for job in jobs if not _finished(job)]
-  for job in waiting:  # before runs could race for the same level files
-    task.ensure_generated(resolved_config(job))
+  waiting, budgets = [], []
+  for job in jobs:
+    config = resolved_config(job)
+    budgets.append(config.env_steps)
+    if _finished(job, config):
+      continue
+    waiting.append(job)
+    if not config.levels:  # before runs could race for the same level files
+      task.ensure_generated(config)
   free = _cores()[:workers]
   running: dict[int, tuple[Job, subprocess.Popen]] = {}
-  with _progress(jobs) as show, contextlib.ExitStack() as stack:
+  with _progress(jobs, budgets) as show, contextlib.ExitStack() as stack:
     stack.callback(_stop, running)
     while waiting or running:
       while waiting and free:
@@ -73,7 +80,7 @@ def run_all(jobs: Sequence[Job], *, workers: int | None = None) -> None:
       show()
 
 
-def resolved_config(job: Job):
+def resolved_config(job: Job) -> ml_collections.ConfigDict:
   """The full config of a job."""
   config = config_lib.get_config()
   for key, value in job.overrides.items():
@@ -89,9 +96,8 @@ def _cores() -> list[int]:
 
 
 @contextlib.contextmanager
-def _progress(jobs: Sequence[Job]) -> Iterator[Any]:
+def _progress(jobs: Sequence[Job], budgets: Sequence[int]) -> Iterator[Any]:
   """A bar over the env steps of all jobs; gives a function that redraws it."""
-  budgets = [resolved_config(job).env_steps for job in jobs]
   columns = (
     TextColumn("{task.description}"),
     BarColumn(),
@@ -135,7 +141,7 @@ def _stop(running: Mapping[int, tuple[Job, subprocess.Popen]]) -> None:
     process.wait()
 
 
-def _finished(job: Job) -> bool:
+def _finished(job: Job, config: ml_collections.ConfigDict) -> bool:
   """Whether the folder holds the result of exactly this job.
 
   Raises:
@@ -144,7 +150,7 @@ def _finished(job: Job) -> bool:
   saved = job.run_dir / "config.json"
   if not saved.exists():
     return False
-  wanted = json.loads(json.dumps(resolved_config(job).to_dict()))
+  wanted = json.loads(json.dumps(config.to_dict()))
   if json.loads(saved.read_text(encoding="utf-8")) != wanted:
     raise JobError(
       f"{job.run_dir} holds a run of another config; choose another --out or "

@@ -21,7 +21,8 @@ from crbc_jax.learner import collect as collect_lib
 from crbc_jax.learner import config as config_lib
 from crbc_jax.learner import evaluate, records, task, update
 from crbc_jax.learner.checkpoint import Checkpoints
-from crbc_jax.rollouts.from_arrays import batch_arrays
+from crbc_jax.rollouts.batching import BatchShape
+from crbc_jax.rollouts.from_arrays import ArrayBatch, batch_arrays
 from crbc_jax.types import StepCredit
 
 Report = Callable[[int, dict[str, float]], None]
@@ -316,12 +317,24 @@ def credit_rollouts(
     (advantage [P, G, T] float32 with 0 where masked, the padded GroupArrays,
     their StepCredit).
   """
-  wanted = ("key", "final_key", "action", "reward", "boundary", "mask")
-  host = jax.device_get({name: getattr(rollouts, name) for name in wanted})
-  batch = batch_arrays(state_key=host.pop("key"), **host, actions=actions)
+  batch = batch_rollouts(rollouts, actions=actions)
   credit = credit_fn(batch.arrays)  # only the advantage need leave the device
   advantage = jax.device_get(credit.advantage)
   return batch.to_steps(advantage), batch.arrays, credit
+
+
+def batch_rollouts(
+  rollouts: collect_lib.Rollouts,
+  *,
+  actions: int,
+  shape: BatchShape | None = None,
+) -> ArrayBatch:
+  """Brings to the host what credit needs, and pads it; as `batch_arrays`."""
+  wanted = ("key", "final_key", "action", "reward", "boundary", "mask")
+  host = jax.device_get({name: getattr(rollouts, name) for name in wanted})
+  return batch_arrays(
+    state_key=host.pop("key"), **host, actions=actions, shape=shape
+  )
 
 
 def _first_non_finite(rollouts, advantage, estimator: str) -> str | None:

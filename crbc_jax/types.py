@@ -4,6 +4,7 @@ Axis names used in shape comments everywhere:
 
   B  task groups in a batch            R  rows (environment steps) of a group
   N  anchors (distinct states)         M  observed (state, action) pairs
+  E  distinct transitions              A  branching anchors
   G  rollouts (trajectories) of a task T  steps of one rollout
 """
 
@@ -20,6 +21,28 @@ class Boundary(enum.IntEnum):
   SUCCESS = 1
   FAILURE = 2
   TRUNCATED = 3
+
+
+@chex.dataclass(frozen=True)
+class Transitions:
+  """The rows of a group with equal (state, action, successor, end) merged.
+
+  Counting them once on the host makes every later sum short, exact and linear
+  in memory. `hop` and `slot` say how the merged graph contracts: an anchor
+  with one live successor other than itself hops there; anchors with several
+  (and one of every cycle of hops) are the branching ones, numbered by `slot`,
+  that are left to solve for; an anchor without any is resolved where it is.
+  Padded transitions have `count = 0`.
+  """
+
+  row: chex.Array  # [R] int32, transition of the row, in [0, E)
+  pair: chex.Array  # [E] int32, (state, action) pair, in [0, M)
+  next_state: chex.Array  # [E] int32, successor, in [0, N]
+  boundary: chex.Array  # [E] int32, a `Boundary`
+  count: chex.Array  # [E] int32, rows merged into it
+  hop: chex.Array  # [N] int32, only live successor, or the anchor itself
+  slot: chex.Array  # [N] int32, number of a branching anchor, else A
+  slot_mask: chex.Array  # [A] bool
 
 
 @chex.dataclass(frozen=True)
@@ -45,23 +68,32 @@ class GroupArrays:
   pair_mask: chex.Array  # [M] bool
   state_mask: chex.Array  # [N] bool
   traj_mask: chex.Array  # [G] bool
+  transitions: Transitions
 
 
 @chex.dataclass(frozen=True)
 class EmpiricalProcess:
   """The merged group as a Markov process with absorbing success and failure.
 
-  Transitions stay in row form (one row per observed transition), which is
-  exact and linear in the number of steps; `process.transition_probs` gives
-  P(x|s,a) as a dense array where one is wanted.
+  Transitions are counts in row form, exact and linear in the number of steps;
+  `process.transition_probs` gives P(x|s,a) as a dense array where one is
+  wanted.
   """
 
   state_count: chex.Array  # [N] float32, N(s)
   pair_count: chex.Array  # [M] float32, N(s,a)
   behaviour: chex.Array  # [M] float32, mu(a|s) of the pair
-  matrix: chex.Array  # [N, N] float32, M(s,s') = sum_a mu(a|s) P(s'|s,a)
-  gain: chex.Array  # [N] float32, mean immediate payoff of one step at s
   pair_state: chex.Array  # [M] int32, anchor of the pair
+  count: chex.Array  # [E] float32, N(s,a,x), 0 on padding
+  gain: chex.Array  # [E] float32, mean immediate payoff of the transition
+  pair: chex.Array  # [E] int32
+  state: chex.Array  # [E] int32
+  next_state: chex.Array  # [E] int32, interior successor, N = absorbed
+  leads_to: chex.Array  # [E] int32, successor, or N + `Boundary` if absorbed
+  hop: chex.Array  # [N] int32, as in `Transitions`
+  slot: chex.Array  # [N] int32
+  slot_mask: chex.Array  # [A] bool
+  row_transition: chex.Array  # [R] int32
   row_pair: chex.Array  # [R] int32
   row_state: chex.Array  # [R] int32
   row_next: chex.Array  # [R] int32, interior successor, N = absorbed
@@ -72,10 +104,16 @@ class EmpiricalProcess:
 
 @chex.dataclass(frozen=True)
 class Values:
-  """Values of the behaviour policy on one group."""
+  """Values of the behaviour policy on one group.
+
+  The gaps are summed from differences along transitions: q and v as float32
+  numbers have lost the digits that a small difference needs.
+  """
 
   v: chex.Array  # [N] float32
   q: chex.Array  # [M] float32
+  gap: chex.Array  # [M] float32, Q(s,a) - V(s), the raw step credit
+  row_gap: chex.Array  # [R] float32, the same by the row's own successor
 
 
 @chex.dataclass(frozen=True)

@@ -147,7 +147,13 @@ def credit_steps(
   # No more anchors or pairs than rows: one shape, and one program, for all.
   rows = group_size * steps
   shape = BatchShape(
-    groups=groups, rows=rows, anchors=rows, pairs=rows, rollouts=group_size
+    groups=groups,
+    rows=rows,
+    anchors=rows,
+    pairs=rows,
+    rollouts=group_size,
+    transitions=rows,
+    branching=rows,
   )
   batch = loop.batch_rollouts(rollouts, actions=actions, shape=shape)
   return jax.tree.map(batch.to_steps, jax.device_get(credit_fn(batch.arrays)))

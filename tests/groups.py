@@ -23,7 +23,7 @@ from tests.oracle import Rollout, Step
 
 Group = Sequence[Rollout]
 
-SMALL_SHAPE = BatchShape(1, 32, 32, 32, 8)
+SMALL_SHAPE = BatchShape(1, 32, 32, 32, 8, 32, 32)
 """Holds every group of `small_groups`: drawn groups share one compilation."""
 
 FIELDS = ("advantage", "trajectory", "step", "q", "v", "live")
@@ -193,3 +193,11 @@ def bits(values) -> np.ndarray:
 def one(arrays, index: int = 0):
   """The unbatched group `index` of batched arrays."""
   return jax.tree.map(lambda x: x[index], arrays)
+
+
+def matrix(process) -> np.ndarray:
+  """M(s,s') [N, N] of one process, interior successors only."""
+  size = len(process.state_count)
+  flow = np.zeros((size, size + 1))
+  np.add.at(flow, (process.state, process.next_state), process.count)
+  return flow[:, :size] / np.maximum(process.state_count, 1)[:, None]

@@ -4,13 +4,23 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from crbc_jax.checks import check_choice, is_number
-from crbc_jax.types import Boundary, EmpiricalProcess, GroupArrays, Values
+from crbc_jax.checks import check_choice
+from crbc_jax.credit.process import discounted_returns
+from crbc_jax.types import Boundary, GroupArrays
 
 NORMS = ("mean_std", "mean")
 ROUNDING = 1e-6  # relative spread (8 float32 ulp) that counts as equal
 SINGLETONS = ("zero", "raw")
-TRAJECTORY_TERMS = ("grpo", "rloo")
+TRAJECTORY_TERMS = (
+  "none",
+  "grpo",
+  "dr_grpo",
+  "rloo",
+  "reinforce_pp",
+  "reinforce_pp_baseline",
+)
+BATCH_AXIS = "groups"
+"""Name of the axis that batched estimators map over."""
 
 
 def centred_scores(
@@ -111,19 +121,38 @@ def trajectory_term(
 ) -> chex.Array:
   """A^G of each row [R]: its trajectory's score against the group's.
 
-    grpo  (R - mean) / (std + eps), std with ddof 1, once per trajectory
-    rloo  n/(n-1) (R - mean): R against the mean of the other rollouts
+    none                   0
+    grpo                   (R - mean) / (std + eps), std with ddof 1, once per
+                           trajectory
+    dr_grpo                R - mean
+    rloo                   n/(n-1) (R - mean): R against the mean of the others
+    reinforce_pp           return to go, whitened over the rows of the batch
+    reinforce_pp_baseline  R - mean, whitened over the rows of the batch
+
+  Whitening subtracts the mean and divides by the standard deviation (ddof 1)
+  plus eps over all rows of all groups of the batch; a group that is estimated
+  alone is a batch of its own.
 
   Args:
     group: one unbatched group.
-    kind: "grpo" (arXiv 2402.03300) or "rloo" (arXiv 2402.14740).
+    kind: as above. Sources: arXiv 2402.03300 (GRPO), 2503.20783 (Dr. GRPO),
+      2402.14740 (RLOO), 2501.03262 (REINFORCE++).
     signal: "outcome" or "observed".
-    singleton: "zero" (default) or "raw" for a group of one rollout.
-    eps: added to the standard deviation of "grpo".
+    singleton: "zero" (default) or "raw" for a group of one rollout; the terms
+      whitened over the batch have other groups to compare with.
+    eps: added to standard deviations.
   """
   check_choice("trajectory term", kind, TRAJECTORY_TERMS)
+  if kind == "none":
+    return jnp.zeros(group.mask.shape)
   scores = trajectory_scores(group, signal=signal)
-  count = jnp.sum(group.traj_mask.astype(jnp.float32))
+  if kind == "reinforce_pp":
+    to_go = scores[group.traj]
+    if signal == "observed":
+      to_go = discounted_returns(
+        group.reward, group.traj, group.mask, discount=1.0
+      )
+    return _whitened(jnp.where(group.mask, to_go, 0.0), group.mask, eps=eps)
   centred = centred_scores(
     scores,
     jnp.zeros_like(group.traj_mask, jnp.int32),
@@ -134,45 +163,42 @@ def trajectory_term(
     singleton=singleton,
   )
   if kind == "rloo":
+    count = jnp.sum(group.traj_mask.astype(jnp.float32))
     centred = centred * jnp.where(
       count > 1, count / jnp.maximum(count - 1, 1), 1.0
     )
-  return jnp.where(group.mask, centred[group.traj], 0.0)
+  term = jnp.where(group.mask, centred[group.traj], 0.0)
+  if kind == "reinforce_pp_baseline":
+    return _whitened(term, group.mask, eps=eps)
+  return term
 
 
-def normalised_step_credit(
-  process: EmpiricalProcess, values: Values, *, sigma_min: float
-) -> tuple[chex.Array, chex.Array]:
-  """A^S of each pair, and which anchors may give credit (CRBC's read-out).
+def _whitened(
+  values: chex.Array, mask: chex.Array, *, eps: float
+) -> chex.Array:
+  """(x - mean) / (std + eps) over the rows of the whole batch, ddof 1."""
 
-    sigma(s)^2 = sum_a mu(a|s) (Q(s,a) - V(s))^2     population variance
-    A^S(s,a)   = 1[>= 2 actions seen at s] (Q - V) / max(sigma(s), sigma_min)
+  def over_batch(combine, x):
+    try:
+      return combine(x, BATCH_AXIS)
+    except NameError:  # not mapped over: this group is the batch
+      return x
 
-  Args:
-    process: one unbatched process.
-    values: v [N], q [M].
-    sigma_min: floor of the divisor, > 0, in units of the values (the paper's
-      .1 is for outcomes in [0, 1]). A tiny floor would divide rounding noise
-      by itself.
+  def total(x):
+    return over_batch(jax.lax.psum, jnp.sum(x))
 
-  Returns:
-    (A^S [M], gate [N] bool).
-  """
-  if is_number(sigma_min) and not sigma_min > 0:
-    raise ValueError(f"sigma_min must be > 0, got {sigma_min}")
-  num_states = process.state_count.shape[0]
-  seen = process.pair_count > 0
-  gap = jnp.where(seen, values.q - values.v[process.pair_state], 0.0)
-  actions = jax.ops.segment_sum(
-    seen.astype(jnp.int32), process.pair_state, num_states
+  count = total(mask.astype(jnp.float32))
+  mean = total(values) / jnp.maximum(count, 1.0)
+  centred = jnp.where(mask, values - mean, 0.0)
+  variance = total(centred**2) / jnp.maximum(count - 1.0, 1.0)
+  high = over_batch(
+    jax.lax.pmax, jnp.max(jnp.where(mask, values, -jnp.inf))
   )
-  gate = actions >= 2
-  variance = jax.ops.segment_sum(
-    process.behaviour * gap**2, process.pair_state, num_states
-  )
-  sigma = jnp.sqrt(jnp.maximum(variance, sigma_min**2))
-  credit = gap / sigma[process.pair_state]
-  return jnp.where(gate[process.pair_state] & seen, credit, 0.0), gate
+  low = over_batch(jax.lax.pmin, jnp.min(jnp.where(mask, values, jnp.inf)))
+  size = jnp.maximum(jnp.abs(high), jnp.abs(low))
+  differs = (high > low + ROUNDING * size) & (variance > 0)
+  std = jnp.sqrt(jnp.where(differs, variance, 1.0))
+  return jnp.where(differs, centred / (std + eps), 0.0)
 
 
 def combine(

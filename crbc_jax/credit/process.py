@@ -23,9 +23,8 @@ def build_process(
 ) -> EmpiricalProcess:
   """Counts, behaviour policy, transitions and payoffs of one group.
 
-    mu(a|s) = N(s,a) / N(s)
-    M(s,s') = N(s,s') / N(s)            interior successors only
-    gain    = mean over the visits to s of the payoff of the step taken
+    mu(a|s)  = N(s,a) / N(s),   P(x|s,a) = N(s,a,x) / N(s,a)
+    gain     = mean payoff over the visits of a transition
 
   With `signal="outcome"` a step that reaches success pays beta * V(z+) = beta
   and every other step pays nothing: the paper's b(s) with V(z+) = 1, V(z-) = 0.
@@ -57,38 +56,56 @@ def build_process(
     )
   check_group(group)
   num_states, num_pairs = group.state_mask.shape[0], group.pair_mask.shape[0]
-  visits = group.mask.astype(jnp.float32)
-  state_count = jax.ops.segment_sum(visits, group.state, num_states)
-  pair_count = jax.ops.segment_sum(visits, group.pair, num_pairs)
-  per_visit = 1.0 / jnp.maximum(state_count, 1.0)
+  merged = group.transitions
+  seen = merged.count > 0
+  count = jnp.where(seen, merged.count, 0).astype(jnp.float32)
+  pair = jnp.where(seen, merged.pair, 0)
+  state = group.pair_state[pair]
 
-  succeeded = group.boundary == Boundary.SUCCESS
-  payoff = (
-    beta * succeeded.astype(jnp.float32)
-    if signal == "outcome"
-    else group.reward
-  )
-  row_gain = jnp.where(group.mask, payoff, 0.0)
-  goes_on = group.boundary == Boundary.NONE
-  if truncation == "bootstrap":
-    goes_on |= group.boundary == Boundary.TRUNCATED
-  row_next = jnp.where(group.mask & goes_on, group.next_state, num_states)
+  def goes_on(boundary):
+    live = boundary == Boundary.NONE
+    if truncation == "bootstrap":
+      live |= boundary == Boundary.TRUNCATED
+    return live
 
-  successors = (
-    jnp.zeros((num_states, num_states + 1))
-    .at[group.state, row_next]
-    .add(visits)
+  row_succeeded = group.boundary == Boundary.SUCCESS
+  if signal == "outcome":
+    row_gain = jnp.where(group.mask & row_succeeded, beta, 0.0)
+    gain = jnp.where(seen & (merged.boundary == Boundary.SUCCESS), beta, 0.0)
+  else:
+    row_gain = jnp.where(group.mask, group.reward, 0.0)
+    total = jax.ops.segment_sum(
+      row_gain, jnp.where(group.mask, merged.row, 0), len(count)
+    )
+    gain = total / jnp.maximum(count, 1.0)
+
+  next_state = jnp.where(
+    seen & goes_on(merged.boundary), merged.next_state, num_states
   )
+  pair_count = jax.ops.segment_sum(count, pair, num_pairs)
+  state_count = jax.ops.segment_sum(count, state, num_states)
   return EmpiricalProcess(
     state_count=state_count,
     pair_count=pair_count,
-    behaviour=pair_count * per_visit[group.pair_state],
-    matrix=successors[:, :num_states] * per_visit[:, None],
-    gain=jax.ops.segment_sum(row_gain, group.state, num_states) * per_visit,
+    behaviour=pair_count / jnp.maximum(state_count[group.pair_state], 1.0),
     pair_state=group.pair_state,
+    count=count,
+    gain=gain,
+    pair=pair,
+    state=state,
+    next_state=next_state,
+    leads_to=jnp.where(
+      next_state < num_states, next_state, num_states + merged.boundary
+    ),
+    hop=jnp.where(group.state_mask, merged.hop, jnp.arange(num_states)),
+    slot=jnp.where(group.state_mask, merged.slot, len(merged.slot_mask)),
+    slot_mask=merged.slot_mask,
+    row_transition=jnp.where(group.mask, merged.row, 0),
     row_pair=group.pair,
     row_state=group.state,
-    row_next=row_next,
+    row_next=jnp.where(
+      group.mask & goes_on(group.boundary), group.next_state, num_states
+    ),
     row_gain=row_gain,
     row_return=discounted_returns(
       row_gain, group.traj, group.mask, discount=beta
@@ -133,16 +150,16 @@ def transition_probs(
   are zero. For inspection and tests; the estimators never build it.
   """
   num_pairs, num_states = group.pair_mask.shape[0], group.state_mask.shape[0]
-  success = group.boundary == Boundary.SUCCESS
+  success = group.transitions.boundary == Boundary.SUCCESS
   target = jnp.where(
-    process.row_next < num_states,
-    process.row_next,
+    process.next_state < num_states,
+    process.next_state,
     jnp.where(success, num_states, num_states + 1),
   )
   counts = (
     jnp.zeros((num_pairs, num_states + 2))
-    .at[group.pair, target]
-    .add(group.mask.astype(jnp.float32))
+    .at[process.pair, target]
+    .add(process.count)
   )
   return counts / jnp.maximum(process.pair_count, 1.0)[:, None]
 

@@ -1,6 +1,7 @@
 """Estimators by name; options are checked, never swallowed."""
 
 import ast
+import dataclasses
 import functools
 import inspect
 import math
@@ -10,15 +11,19 @@ from typing import Any
 import jax
 
 from crbc_jax.checks import is_number, suggestion
+from crbc_jax.credit import combine
+from crbc_jax.credit.estimators.anchored import crbc_anchored, crbc_lambda
 from crbc_jax.credit.estimators.crbc import crbc
 from crbc_jax.credit.estimators.gigpo import gigpo
 from crbc_jax.credit.estimators.graphgpo import graphgpo
 from crbc_jax.credit.estimators.group_outcome import grpo, rloo
 from crbc_jax.credit.estimators.rtmc import rtmc
-from crbc_jax.types import Estimator, GroupArrays, StepCredit
+from crbc_jax.types import Estimator, GroupArrays, StepCredit, Transitions
 
 ESTIMATORS: dict[str, Estimator] = {
   "crbc": crbc,
+  "crbc_anchored": crbc_anchored,
+  "crbc_lambda": crbc_lambda,
   "gigpo": gigpo,
   "graphgpo": graphgpo,
   "grpo": grpo,
@@ -62,7 +67,8 @@ def make_credit_fn(
   name: str, **options: Any
 ) -> Callable[[GroupArrays], StepCredit]:
   """Batched, jitted estimator: `GroupArrays` [B, ...] -> StepCredit [B, R]."""
-  return jax.jit(jax.vmap(make_estimator(name, **options)))
+  estimator = make_estimator(name, **options)
+  return jax.jit(jax.vmap(estimator, axis_name=combine.BATCH_AXIS))
 
 
 def parse_estimator(text: str) -> tuple[str, dict[str, Any]]:
@@ -129,21 +135,24 @@ def _check_type(name: str, option: str, value: Any, default: Any) -> None:
 
 
 def _smallest_group() -> GroupArrays:
-  def array(dtype):
-    return jax.ShapeDtypeStruct((1,), dtype)
+  """One row, as shapes and types only."""
 
-  integers = (
-    "state",
-    "pair",
-    "next_state",
-    "traj",
-    "step",
-    "boundary",
-    "pair_state",
-  )
-  flags = ("valid", "mask", "pair_mask", "state_mask", "traj_mask")
-  return GroupArrays(
-    reward=array("float32"),
-    **{n: array("int32") for n in integers},
-    **{n: array("bool") for n in flags},
+  def arrays(kind, **extra):
+    flags = ("valid", "mask")
+    return kind(
+      **{
+        field.name: jax.ShapeDtypeStruct(
+          (1,),
+          "bool" if field.name.endswith(flags) else "int32",
+        )
+        for field in dataclasses.fields(kind)
+        if field.name not in extra
+      },
+      **extra,
+    )
+
+  return arrays(
+    GroupArrays,
+    reward=jax.ShapeDtypeStruct((1,), "float32"),
+    transitions=arrays(Transitions),
   )

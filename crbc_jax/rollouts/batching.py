@@ -1,9 +1,8 @@
 """StepTable -> GroupBatch: intern keys inside a group, pad to few shapes.
 
-Every new shape compiles (about two seconds each on a CPU), while padding costs
-little, so shapes come from a rule that settles: `grow_shape` never shrinks an
-axis, and `next_rung` gives a small fixed ladder for the anchor axis, whose
-dense solve is cubic.
+Every new shape compiles (seconds each on a CPU), while padding costs little, so
+shapes come from a rule that settles: `grow_shape` never shrinks an axis and
+grows all of them together.
 """
 
 import dataclasses
@@ -11,20 +10,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crbc_jax.rollouts import table as table_lib
+from crbc_jax.rollouts.interning import Interned, intern_table
+from crbc_jax.rollouts.merging import Merged, merge_transitions
 from crbc_jax.rollouts.table import StepTable
 from crbc_jax.rollouts.validation import validate
-from crbc_jax.types import GroupArrays
+from crbc_jax.types import GroupArrays, Transitions
 
 
 class BatchShape(NamedTuple):
-  """Padded sizes of a batch: [B] groups of [R] rows, [N], [M] and [G]."""
+  """Padded sizes of a batch: [B], [R], [N], [M], [G], [E] and [A]."""
 
   groups: int
   rows: int
   anchors: int
   pairs: int
   rollouts: int
+  transitions: int
+  branching: int  # the anchors left to solve for; the solve is cubic in it
+
+
+_SMALLEST = BatchShape(1, 8, 8, 8, 1, 8, 4)
+"""The smallest rung of each axis."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,17 +54,11 @@ class GroupBatch:
     return out
 
 
-class Interned(NamedTuple):
-  """A table in canonical row order with ids local to each group."""
+class Prepared(NamedTuple):
+  """A table interned and merged, not yet padded."""
 
-  order: np.ndarray  # [S'] rows of the table, sorted by group, traj, step
-  group: np.ndarray  # [S'] group number, from 0
-  column: np.ndarray  # [S'] position inside the group
-  state: np.ndarray  # [S'] anchor in the group, by first appearance
-  pair: np.ndarray  # [S'] (state, action) pair in the group
-  next_state: np.ndarray  # [S'] anchor in the group, -1 = never acted from
-  traj: np.ndarray  # [S'] trajectory in the group
-  step: np.ndarray  # [S'] position in the trajectory
+  ids: Interned
+  merged: Merged
   needed: BatchShape
 
 
@@ -68,134 +68,121 @@ def next_rung(n: int, *, smallest: int = 8) -> int:
 
 
 def grow_shape(shape: BatchShape | None, needed: BatchShape) -> BatchShape:
-  """A running maximum: keeps `shape` where it fits, else the next rung.
+  """Keeps `shape` where the batch fits; else every axis grows, with headroom.
 
   Feed the result of one batch into the next: the shapes of a whole run are
-  then at most a handful, however the batches vary.
+  then a handful, however the batches vary. The first shape is each need's next
+  power of two; one that is outgrown makes room for twice the need on every
+  axis at once. The branching axis has no headroom: it costs its cube.
   """
-  current = shape or BatchShape(0, 0, 0, 0, 0)
+  if shape is not None and fits(needed, shape):
+    return shape
+  current = shape or BatchShape(*(0 for _ in BatchShape._fields))
+  headroom = 1 if shape is None else 2
   return BatchShape(
-    *(
-      c if n <= c else next_rung(n, smallest=1 if i in (0, 4) else 8)
-      for i, (c, n) in enumerate(zip(current, needed, strict=True))
-    )
+    **{
+      axis: max(
+        getattr(current, axis),
+        next_rung(
+          getattr(needed, axis)
+          * (1 if axis in ("groups", "rollouts", "branching") else headroom),
+          smallest=getattr(_SMALLEST, axis),
+        ),
+      )
+      for axis in BatchShape._fields
+    }
   )
 
 
-def intern_table(table: StepTable) -> Interned:
-  """Orders rows canonically and numbers states, pairs and trajectories.
+def fits(needed: BatchShape, shape: BatchShape) -> bool:
+  """Whether no axis of `shape` is smaller than needed."""
+  return all(have >= need for have, need in zip(shape, needed, strict=True))
 
-  Numbers depend on ids and keys only, never on the order of the rows, so
-  results are bit-identical when a log is shuffled.
-  """
-  order = table_lib.canonical_order(table)
-  if not len(order):
-    raise table_lib.RolloutError(
-      "no row has a positive weight; there is nothing to credit"
-    )
-  in_order = np.array_equal(order, np.arange(len(table)))
-  t = table if in_order else table.take(order)
-  size = len(t)
-  starts_group = np.append(True, t.group_id[1:] != t.group_id[:-1])
-  starts_traj = starts_group | np.append(True, t.traj_id[1:] != t.traj_id[:-1])
-  group_row = np.flatnonzero(starts_group)  # first row of each group
-  group = np.cumsum(starts_group) - 1
-  traj_row = np.flatnonzero(starts_traj)
-  traj = np.cumsum(starts_traj) - 1
-  rows = np.arange(size)
 
-  last = np.append(traj_row[1:], size) - 1  # last row of each trajectory
-  state_code, final_code = _key_codes(t, last)
-  stride = max(state_code.max(), final_code.max()) + 2
-  node = group * stride + state_code
-  state, state_of_code = _first_appearance(node, group, group_row)
-  action_code = table_lib.factorize(t.action_key)
-  span = action_code.max() + 1
-  anchor = group * (state.max() + 1) + state  # distinct over groups
-  pair, _ = _first_appearance(anchor * span + action_code, group, group_row)
-
-  next_state = np.append(state[1:], -1)
-  known = state_of_code(group[last] * stride + final_code)
-  next_state[last] = np.where(final_code < 0, -1, known)
-
-  counts = np.diff(np.append(group_row, size))
+def prepare(table: StepTable) -> Prepared:
+  """Interns and merges a table, and says what shape it needs."""
+  ids = intern_table(table)
+  merged = merge_transitions(ids)
+  rows = np.diff(np.append(ids.group_row, len(ids.order)))
   needed = BatchShape(
-    groups=len(group_row),
-    rows=int(counts.max()),
-    anchors=int(state.max()) + 1,
-    pairs=int(pair.max()) + 1,
-    rollouts=int((traj - traj[group_row][group]).max()) + 1,
+    groups=len(ids.group_row),
+    rows=int(rows.max()),
+    anchors=int(ids.state.max()) + 1,
+    pairs=int(ids.pair.max()) + 1,
+    rollouts=int(ids.traj.max()) + 1,
+    transitions=int(merged.row.max()) + 1,
+    branching=max(int(merged.slot.max()) + 1, 1),
   )
-  return Interned(
-    order=order,
-    group=group,
-    column=rows - group_row[group],
-    state=state,
-    pair=pair,
-    next_state=next_state,
-    traj=traj - traj[group_row][group],
-    step=rows - traj_row[traj],
-    needed=needed,
-  )
+  return Prepared(ids, merged, needed)
 
 
 def pad_groups(
-  table: StepTable, interned: Interned, shape: BatchShape
+  table: StepTable, prepared: Prepared, shape: BatchShape
 ) -> GroupBatch:
-  """Pads interned rows to `shape`.
+  """Pads prepared rows to `shape`.
 
   Raises:
     ValueError: an axis of `shape` is smaller than the table needs.
   """
-  if any(
-    have < need for have, need in zip(shape, interned.needed, strict=True)
-  ):
-    raise ValueError(f"shape {shape} is smaller than needed {interned.needed}")
-  b, r, n, m, g = shape
-  at = interned.group * r + interned.column  # flat position in [B, R]
+  ids, merged, needed = prepared
+  if not fits(needed, shape):
+    raise ValueError(f"shape {shape} is smaller than needed {needed}")
+  b, r, n, m, g, e, a = shape
+  at_row = ids.group * r + ids.column  # flat position in [B, R]
+  at_transition = merged.group * e + merged.number
+  at_node = merged.node_group * n + merged.node_state
 
-  def padded(values, dtype, fill=0):
-    out = np.full(b * r, fill, dtype)
+  def padded(values, dtype, fill=0, *, at=at_row, width=r):
+    out = np.full(b * width, fill, dtype)
     out[at] = values
-    return out.reshape(b, r)
-
-  def flags(width, ids):
-    out = np.zeros(b * width, bool)
-    out[interned.group * width + ids] = True
     return out.reshape(b, width)
 
+  def of_transitions(values):
+    return padded(values, np.int32, at=at_transition, width=e)
+
+  def flags(width, group, number):
+    return padded(True, bool, at=group * width + number, width=width)
+
+  slotted = merged.slot >= 0
+  transitions = Transitions(
+    row=padded(merged.row, np.int32),
+    pair=of_transitions(merged.pair),
+    next_state=of_transitions(_outside(merged.next_state, n)),
+    boundary=of_transitions(merged.boundary),
+    count=of_transitions(merged.count),
+    hop=padded(merged.hop, np.int32, at=at_node, width=n),
+    slot=padded(_outside(merged.slot, a), np.int32, a, at=at_node, width=n),
+    slot_mask=flags(a, merged.node_group[slotted], merged.slot[slotted]),
+  )
   pair_state = np.zeros(b * m, np.int32)
-  pair_state[interned.group * m + interned.pair] = interned.state
-  row_index = padded(interned.order, np.int64, fill=-1)
-  source = interned.order
+  pair_state[ids.group * m + ids.pair] = ids.state
+  source = ids.order
   arrays = GroupArrays(
-    state=padded(interned.state, np.int32),
-    pair=padded(interned.pair, np.int32),
-    next_state=padded(
-      np.where(interned.next_state < 0, n, interned.next_state), np.int32
-    ),
-    traj=padded(interned.traj, np.int32),
-    step=padded(interned.step, np.int32),
-    boundary=padded(table.boundary[source], np.int32),
+    state=padded(ids.state, np.int32),
+    pair=padded(ids.pair, np.int32),
+    next_state=padded(_outside(ids.next_state, n), np.int32),
+    traj=padded(ids.traj, np.int32),
+    step=padded(ids.step, np.int32),
+    boundary=padded(ids.boundary, np.int32),
     reward=padded(table.reward[source], np.float32),
     valid=padded(table.valid[source], bool),
     mask=padded(True, bool),
     pair_state=pair_state.reshape(b, m),
-    pair_mask=flags(m, interned.pair),
-    state_mask=flags(n, interned.state),
-    traj_mask=flags(g, interned.traj),
+    pair_mask=flags(m, ids.group, ids.pair),
+    state_mask=flags(n, ids.group, ids.state),
+    traj_mask=flags(g, ids.group, ids.traj),
+    transitions=transitions,
   )
-  first = np.flatnonzero(interned.column == 0)
   return GroupBatch(
     arrays=arrays,
-    row_index=row_index,
+    row_index=padded(source, np.int64, fill=-1),
     shape=shape,
-    group_ids=tuple(table.group_id[source[first]].tolist()),
+    group_ids=tuple(table.group_id[source[ids.group_row]].tolist()),
   )
 
 
 def make_batch(table: StepTable, shape: BatchShape | None = None) -> GroupBatch:
-  """Validates, interns and pads a table in one go.
+  """Validates, interns, merges and pads a table in one go.
 
   Args:
     table: S rows, any number of groups.
@@ -210,56 +197,10 @@ def make_batch(table: StepTable, shape: BatchShape | None = None) -> GroupBatch:
     RolloutError: as `validation.validate`.
   """
   validate(table)
-  interned = intern_table(table)
-  return pad_groups(table, interned, grow_shape(shape, interned.needed))
+  prepared = prepare(table)
+  return pad_groups(table, prepared, grow_shape(shape, prepared.needed))
 
 
-def _key_codes(t: StepTable, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Codes of states, and of the successors of the rows `last` (-1 = unknown).
-
-  A missing state (None) gets a code of its own: it merges with nothing.
-  """
-  size, final = len(t), t.next_state_key[last]
-  if t.state_key.dtype != object and final.dtype != object:
-    codes = table_lib.factorize(np.concatenate([t.state_key, final]))
-    return codes[:size], codes[size:]
-  # First appearance in canonical order; only equality of codes matters.
-  seen: dict = {}
-  state = [
-    size + i if key is None else seen.setdefault(key, len(seen))
-    for i, key in enumerate(t.state_key)
-  ]
-  after = [-1 if key is None else seen.get(key, -1) for key in final]
-  return np.array(state, np.int64), np.array(after, np.int64)
-
-
-def _first_appearance(code, group, group_row):
-  """Numbers codes inside each group by first appearance.
-
-  Returns the number of each row and a look-up from code to number (-1 if the
-  code is on no row). Codes of different groups differ.
-  """
-  size, rows = len(code), np.arange(len(code))
-  if table_lib.is_dense(int(code.max()), size):
-    first_of = np.full(code.max() + 1, size)
-    first_of[code[::-1]] = rows[::-1]  # the last write, the first row, wins
-    first = first_of[code]
-
-    def first_row(wanted):
-      known = (wanted >= 0) & (wanted < len(first_of))
-      return np.where(known, first_of[np.where(known, wanted, 0)], size)
-
-  else:
-    values, firsts, inverse = np.unique(
-      code, return_index=True, return_inverse=True
-    )
-    first = firsts[inverse]
-
-    def first_row(wanted):
-      at = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
-      return np.where(values[at] == wanted, firsts[at], size)
-
-  rank = np.cumsum(first == rows) - 1  # of a first row, over all groups
-  local = np.append(rank - rank[group_row][group], -1)
-
-  return local[first], lambda wanted: local[first_row(wanted)]
+def _outside(number: np.ndarray, size: int) -> np.ndarray:
+  """-1 -> one past the end of an axis."""
+  return np.where(number < 0, size, number)

@@ -7,9 +7,9 @@ import numpy as np
 from crbc_jax.rollouts.batching import (
   BatchShape,
   GroupBatch,
-  intern_table,
   next_rung,
   pad_groups,
+  prepare,
 )
 from crbc_jax.rollouts.table import StepTable, factorize
 from crbc_jax.types import Boundary, GroupArrays
@@ -98,6 +98,8 @@ def fixed_shape(
     anchors=anchors,
     pairs=min(rows, anchors * actions),
     rollouts=rollouts,
+    transitions=rows,
+    branching=anchors,  # short episodes on a grid have little to contract
   )
 
 
@@ -133,13 +135,13 @@ def batch_arrays(
     **arrays: the other arguments of `table_from_arrays`.
   """
   table = table_from_arrays(mask=mask, **arrays)
-  interned = intern_table(table)
+  prepared = prepare(table)
   groups, rollouts, steps = mask.shape
   shape = shape or fixed_shape(
-    interned.needed,
+    prepared.needed,
     groups=groups,
     rollouts=rollouts,
     steps=steps,
     actions=actions,
   )
-  return ArrayBatch(table, pad_groups(table, interned, shape), mask)
+  return ArrayBatch(table, pad_groups(table, prepared, shape), mask)

@@ -20,7 +20,7 @@ from tests.groups import rollout
 from tests.oracle import Rollout, Step
 
 NAMES = sorted(registry.ESTIMATORS)
-SHAPE = BatchShape(1024, 64, 32, 32, 32)
+SHAPE = BatchShape(1024, 64, 32, 32, 32, 64, 32)
 
 
 def credit(name, groups, **options):

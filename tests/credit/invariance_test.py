@@ -22,7 +22,7 @@ from tests.groups import rollout
 from tests.oracle import Rollout, Step
 
 NAMES = sorted(registry.ESTIMATORS)
-SHAPE = BatchShape(64, 64, 32, 32, 16)
+SHAPE = BatchShape(64, 64, 32, 32, 16, 64, 32)
 
 # A sum in another order differs by a few ulp, and a deviation of .03 (the
 # invalid-action penalty) divides ulps of 10: see estimators_test.COARSE.
@@ -282,7 +282,7 @@ def test_padding_to_larger_shapes_changes_nothing(name):
   """Up to rounding: a longer scan or solve adds in another order."""
   _, table, batch = crowd()
   want = run(name, batch.arrays)
-  larger = make_batch(table, BatchShape(70, 150, 50, 77, 40))
+  larger = make_batch(table, BatchShape(70, 150, 50, 77, 40, 90, 50))
   got = run(name, larger.arrays)
   for field in groups_lib.FIELDS:
     np.testing.assert_allclose(
@@ -297,7 +297,7 @@ def test_padding_to_larger_shapes_changes_nothing(name):
 @pytest.mark.parametrize("name", ["grpo", "rloo"])
 def test_padding_changes_no_bit_of_trajectory_estimators(name):
   _, table, batch = crowd()
-  larger = make_batch(table, BatchShape(70, 150, 50, 77, 40))
+  larger = make_batch(table, BatchShape(70, 150, 50, 77, 40, 90, 50))
   np.testing.assert_array_equal(
     groups_lib.bits(
       larger.to_rows(run(name, larger.arrays).advantage, len(table))

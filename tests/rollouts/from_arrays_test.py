@@ -106,7 +106,13 @@ def test_fixed_shape_depends_on_the_batch_alone_and_has_few_rungs():
   shapes = {}
   for anchors in (1, 32, 33, 64, 65, 120):
     needed = batching.BatchShape(
-      groups=4, rows=60, anchors=anchors, pairs=60, rollouts=3
+      groups=4,
+      rows=60,
+      anchors=anchors,
+      pairs=60,
+      rollouts=3,
+      transitions=60,
+      branching=1,
     )
     shapes[anchors] = shape = fixed_shape(needed, **sizes)
     assert shape == fixed_shape(needed, **sizes)
@@ -115,6 +121,7 @@ def test_fixed_shape_depends_on_the_batch_alone_and_has_few_rungs():
     assert shape.pairs == 120
   assert shapes[1] == shapes[32] and shapes[33] == shapes[64]
   assert [shapes[n].anchors for n in (1, 33, 65)] == [32, 64, 128]
+  assert all(s.branching == s.anchors for s in shapes.values())
   # A group can't have more pairs than anchors times actions.
   few = fixed_shape(needed._replace(anchors=2), **sizes | {"actions": 2})
   assert few.pairs == 64

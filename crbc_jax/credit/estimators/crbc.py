@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from crbc_jax.credit import closure, combine
+from crbc_jax.credit import closure
 from crbc_jax.credit.process import build_process
-from crbc_jax.types import EmpiricalProcess, GroupArrays, StepCredit, Values
+from crbc_jax.credit.readout import read_out
+from crbc_jax.types import GroupArrays, StepCredit
 
 
 def crbc(
@@ -21,6 +22,8 @@ def crbc(
   beta: float = 0.98,
   depth: float = closure.EXACT,
   sigma_min: float = 0.1,
+  kappa: float = 0.0,
+  readout: str = "action",
   w_group: float = 1.0,
   w_step: float = 5.0,
   signal: str = "outcome",
@@ -39,36 +42,33 @@ def crbc(
     depth: 0 (visit averaging), 1, 2, ... or inf (the exact closure).
     sigma_min: floor of the step term's divisor, in units of the values: scale
       it with the rewards under `signal="observed"`.
+    kappa: shrinks the step term by N(s,a) / (N(s,a) + kappa); 0 in the paper.
+    readout: "action" (the paper) or "state", which needs no action keys; see
+      `readout.read_out`.
     w_group: weight w_G of the trajectory term.
     w_step: weight w_S of the step term; 0 is the trajectory term alone.
     signal: "outcome" (the paper) or "observed" rewards; see `build_process`.
     truncation: "failure" (the paper) or "bootstrap".
-    trajectory: trajectory term, "grpo" or "rloo".
+    trajectory: trajectory term; see `combine.trajectory_term`.
 
   Returns:
     StepCredit; `aux["residual"]` is the Bellman residual of the solve
     (0 at finite depth, which solves nothing).
   """
-  process = build_process(
-    group, beta=beta, signal=signal, truncation=truncation
-  )
-  values = closure.values_at(process, beta=beta, depth=depth)
-  residual = (
-    closure.bellman_residual(process, values.v, beta=beta)
-    if math.isinf(depth)
-    else jnp.zeros(())
-  )
-  term = combine.trajectory_term(group, kind=trajectory, signal=signal)
-  return _read_out(
+  credit = crbc_depths(
     group,
-    process,
-    values,
-    term,
-    residual,
+    depths=(depth,),
+    beta=beta,
     sigma_min=sigma_min,
+    kappa=kappa,
+    readout=readout,
     w_group=w_group,
     w_step=w_step,
+    signal=signal,
+    truncation=truncation,
+    trajectory=trajectory,
   )
+  return jax.tree.map(lambda x: x[0], credit)
 
 
 def crbc_depths(
@@ -77,6 +77,8 @@ def crbc_depths(
   depths: tuple[float, ...],
   beta: float = 0.98,
   sigma_min: float = 0.1,
+  kappa: float = 0.0,
+  readout: str = "action",
   w_group: float = 1.0,
   w_step: float = 5.0,
   signal: str = "outcome",
@@ -88,8 +90,8 @@ def crbc_depths(
   Args:
     group: one unbatched group.
     depths: static tuple of D depths; inf (last or anywhere) is the closure.
-    beta, sigma_min, w_group, w_step, signal, truncation, trajectory: as
-      `crbc`.
+    beta, sigma_min, kappa, readout, w_group, w_step, signal, truncation,
+      trajectory: as `crbc`.
 
   Returns:
     StepCredit with a leading axis [D] on every array, in order of `depths`.
@@ -97,63 +99,23 @@ def crbc_depths(
   process = build_process(
     group, beta=beta, signal=signal, truncation=truncation
   )
-  for depth in depths:
-    closure.check_depth(depth)
+  levels = closure.values_at(process, beta=beta, depths=depths)
   is_exact = np.array([math.isinf(d) for d in depths])
-  values = closure.finite_values(
-    process,
-    beta=beta,
-    depths=tuple(0 if math.isinf(d) else int(d) for d in depths),
-  )
-  residual = jnp.zeros((len(depths),))
-  if is_exact.any():
-    exact = closure.exact_values(process, beta=beta)
-    values = jax.tree.map(
-      lambda level, closed: jnp.where(is_exact[:, None], closed[None], level),
-      values,
-      exact,
-    )
-    residual = jnp.where(
-      is_exact, closure.bellman_residual(process, exact.v, beta=beta), 0.0
-    )
-  term = combine.trajectory_term(group, kind=trajectory, signal=signal)
 
-  def read(values, residual):
-    return _read_out(
+  def read(values, exact):
+    residual = closure.centring_residual(process, values)
+    return read_out(
       group,
       process,
       values,
-      term,
-      residual,
+      jnp.where(exact, residual, 0.0),
       sigma_min=sigma_min,
+      kappa=kappa,
+      readout=readout,
       w_group=w_group,
       w_step=w_step,
+      signal=signal,
+      trajectory=trajectory,
     )
 
-  return jax.vmap(read)(values, residual)
-
-
-def _read_out(
-  group: GroupArrays,
-  process: EmpiricalProcess,
-  values: Values,
-  trajectory: jax.Array,
-  residual: jax.Array,
-  *,
-  sigma_min: float,
-  w_group: float,
-  w_step: float,
-) -> StepCredit:
-  credit, gate = combine.normalised_step_credit(
-    process, values, sigma_min=sigma_min
-  )
-  step = jnp.where(group.mask, credit[group.pair], 0.0)
-  return StepCredit(
-    advantage=combine.combine(trajectory, step, w_group=w_group, w_step=w_step),
-    trajectory=trajectory,
-    step=step,
-    q=jnp.where(group.mask, values.q[group.pair], 0.0),
-    v=jnp.where(group.mask, values.v[group.state], 0.0),
-    live=group.mask & gate[group.state],
-    aux={"residual": residual},
-  )
+  return jax.vmap(read)(levels, is_exact)

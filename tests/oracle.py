@@ -377,7 +377,8 @@ def crbc(
 
   A^S = [>= 2 actions seen at s] (Q - V) / max(sigma, sigma_min), with sigma
   the mu-weighted population deviation.  Where sigma and sigma_min are both
-  zero so is every Q - V, and A^S is 0.
+  zero so is every Q - V, and A^S is 0.  A group without a |Q - V| of 1e-5 of
+  its rewards (1 with outcomes, else the largest return) has A^S = 0.
   """
   _one_of("trajectory", trajectory, ("grpo", "rloo"))
   if depth is None:
@@ -394,11 +395,20 @@ def crbc(
     actions[s].add(a)
     variance[s] += m * (q[s, a] - v[s]) ** 2
 
+  scale = Fraction(1)
+  if signal == "observed":
+    returns = [
+      _discounted(_step_rewards(r, signal), exact(beta)) for r in group
+    ]
+    scale = max(abs(x) for some in returns for x in some)
+  largest = max(abs(q[s, a] - v[s]) for s, a in proc.n_sa)
+  silent = largest < scale / 100_000
+
   sigma_min = exact(sigma_min)
   credit: dict = {}
   for s, a in proc.n_sa:
     gain = q[s, a] - v[s]
-    if len(actions[s]) < 2 or gain == 0:
+    if silent or len(actions[s]) < 2 or gain == 0:
       credit[s, a] = Fraction(0)
     elif variance[s] <= sigma_min**2:
       credit[s, a] = gain / sigma_min

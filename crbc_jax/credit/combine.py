@@ -10,7 +10,7 @@ from crbc_jax.types import Boundary, EmpiricalProcess, GroupArrays, Values
 NORMS = ("mean_std", "mean")
 ROUNDING = 1e-6  # relative spread (8 float32 ulp) that counts as equal
 SINGLETONS = ("zero", "raw")
-TRAJECTORY_TERMS = ("grpo", "rloo")
+TRAJECTORY_TERMS = ("grpo", "rloo", "none")
 
 
 def centred_scores(
@@ -113,15 +113,18 @@ def trajectory_term(
 
     grpo  (R - mean) / (std + eps), std with ddof 1, once per trajectory
     rloo  n/(n-1) (R - mean): R against the mean of the other rollouts
+    none  0
 
   Args:
     group: one unbatched group.
-    kind: "grpo" (arXiv 2402.03300) or "rloo" (arXiv 2402.14740).
+    kind: "grpo" (arXiv 2402.03300), "rloo" (arXiv 2402.14740) or "none".
     signal: "outcome" or "observed".
     singleton: "zero" (default) or "raw" for a group of one rollout.
     eps: added to the standard deviation of "grpo".
   """
   check_choice("trajectory term", kind, TRAJECTORY_TERMS)
+  if kind == "none":
+    return jnp.zeros(group.mask.shape)
   scores = trajectory_scores(group, signal=signal)
   count = jnp.sum(group.traj_mask.astype(jnp.float32))
   centred = centred_scores(

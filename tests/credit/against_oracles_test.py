@@ -60,7 +60,7 @@ def graft_sets():
     {"lam": 0.8, "beta": 0.95, "singleton": "zero"},
     {"lam": 0.8, "beta": 0.95, "hops": 2, "singleton": "zero", "norm": "mean"},
     {"lam": 0.5, "singleton": "sign", "trajectory": "dr_grpo"},
-    {"eps": 1e-2, "beta": 1.0},
+    {"eps": 1e-2, "beta": 1.0, "trajectory": "grpo"},
   ]
 
 
@@ -70,7 +70,8 @@ def graphhca_sets():
     {"power": math.inf},
     {"power": math.inf, "norm": "mean", "beta": 0.5, "trajectory": "none"},
     {"norm": "mean", "floor": 0.2, "trajectory": "dr_grpo"},
-    {"trajectory": "rloo", "w_group": 0.5, "w_step": 2.0, "eps": 1e-2},
+    {"trajectory": "rloo", "w_group": 0.5, "w_step": 2.0},
+    {"eps": 1e-2, "beta": 0.9},
   ]
 
 
@@ -107,7 +108,7 @@ def gagpo_sets():
     {},
     {"norm": "mean", "trajectory": "grpo"},
     {"lam": 0.0, "trajectory": "rloo", "w_group": 0.5, "w_step": 2.0},
-    {"lam": 1.0, "gamma": 1.0, "eps": 1e-2},
+    {"lam": 1.0, "gamma": 1.0, "eps": 1e-2, "trajectory": "grpo"},
     {"signal": "observed", "trajectory": "dr_grpo", "gamma": 0.9},
   ]
 
@@ -115,6 +116,7 @@ def gagpo_sets():
 def hgpo_sets():
   return [
     {},
+    {"weights": "code"},
     {"weights": "code", "invalid_penalty": 0.0},
     {"history": 0, "norm": "mean", "trajectory": "grpo"},
     {"history": 4, "alpha": 0.0, "gamma": 1.0, "trajectory": "rloo"},

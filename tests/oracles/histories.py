@@ -49,22 +49,23 @@ def hgpo(
     invalid_penalty=invalid_penalty,
     signal=signal,
   )
-  levels = [
-    common.score_rows(
+
+  def level(k: int) -> Rows:
+    return common.score_rows(
       group,
       returns,
-      lambda i, t, k=k: last_states(group, i, t, k + 1),
+      lambda i, t: last_states(group, i, t, k + 1),
       norm=norm,
       eps=eps,
       ddof=0,
     )
-    for k in range(history + 1)
-  ]
+
+  levels = [level(k) for k in range(history + 1)]
   shift = 1 if weights == "paper" else 2
   weight = [_power(k + shift, alpha) for k in range(history + 1)]
 
   def blended(i: int, t: int) -> Number:
-    own = [level[i][t] for level in levels]
+    own = [rows[i][t] for rows in levels]
     shares = [
       w if weights == "paper" or a != 0 else Fraction(0)
       for w, a in zip(weight, own, strict=True)

@@ -2,11 +2,13 @@
 
 import numbers
 from collections.abc import Sequence
+from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
 
+from crbc_jax.checks import is_number
 from crbc_jax.types import GroupArrays
 
 
@@ -71,11 +73,8 @@ def history_ids(
   return jnp.concatenate([key[None], rest])
 
 
-def check_history(history: int, *, least: int) -> None:
+def check_history(history: Any, *, least: int) -> None:
   """Raises ValueError unless `history` is a static integer >= `least`."""
-  if (
-    not isinstance(history, numbers.Integral)
-    or isinstance(history, bool)
-    or history < least
-  ):
+  is_integer = is_number(history) and isinstance(history, numbers.Integral)
+  if not is_integer or history < least:
     raise ValueError(f"history must be an integer >= {least}, got {history!r}")

@@ -18,7 +18,7 @@ from crbc_jax.envs import api
 
 UP, DOWN, LEFT, RIGHT = range(4)
 
-REWARDS = ("sparse", "shaped")
+REWARDS = ("sparse", "shaped", "distance")
 
 
 @chex.dataclass(frozen=True)
@@ -51,6 +51,11 @@ class Sokoban:
     sparse: 1 on success, else 0.
     shaped: -0.1, +1 for a box pushed onto a target, -1 for a box pushed off
       one, +10 on success (gym-sokoban's numbers).
+    distance: by how much the step decreased D, the sum over the present boxes
+      of the Manhattan distance to the nearest target: +1 for a push towards
+      it, -1 for a push away, 0 for everything else. D ignores walls, the
+      player and that boxes may share a nearest target; it is 0 exactly when
+      the level is solved, so the rewards of a success sum to D of its start.
 
   Attributes:
     height: rows of the grid, the outer wall included.
@@ -59,7 +64,7 @@ class Sokoban:
     step_limit: steps after which an unsolved episode is truncated.
     slip: probability that a uniformly random one of the four actions (the
       chosen one among them) is executed instead of the chosen one.
-    reward: "sparse" or "shaped".
+    reward: "sparse", "shaped" or "distance".
 
   Raises:
     ValueError: naming the attribute that is out of its range.
@@ -164,6 +169,12 @@ class Sokoban:
       gained = _at(level.targets, beyond).astype(jnp.float32)
       gained -= _at(level.targets, ahead).astype(jnp.float32)
       reward = -0.1 + jnp.where(push, gained, 0.0) + 10.0 * reward
+    elif self.reward == "distance":
+      # At most one box moved: from `ahead` to `beyond`.
+      nearer = self._target_distance(level, ahead) - self._target_distance(
+        level, beyond
+      )
+      reward = jnp.where(push, nearer, 0).astype(jnp.float32)
     boundary = jnp.where(
       success,
       int(types.Boundary.SUCCESS),
@@ -201,6 +212,15 @@ class Sokoban:
         word = word * (self.cells + 1) + digit
       words.append(word)
     return jnp.stack(words)
+
+  def _target_distance(self, level: Level, cell: chex.Array) -> chex.Array:
+    """Manhattan distance from `cell` to the nearest target; int32 []."""
+    cells = jnp.arange(self.cells)
+    rows = jnp.abs(cells // self.width - cell // self.width)
+    columns = jnp.abs(cells % self.width - cell % self.width)
+    # Where there is no target: further than any could be, wherever one is.
+    far = self.height + self.width
+    return jnp.min(jnp.where(level.targets, rows + columns, far))
 
   def _slip(self, action: chex.Array, key: chex.PRNGKey | None) -> chex.Array:
     if key is None:

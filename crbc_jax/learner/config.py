@@ -37,7 +37,7 @@ def get_config() -> ml_collections.ConfigDict:
         {
           "step_limit": 30,
           "slip": 0.0,  # probability of a uniformly random move
-          "reward": "sparse",  # or "shaped"
+          "reward": "sparse",  # or "shaped", "distance"
         }
       ),
       "generator": c(

@@ -25,7 +25,7 @@ def validate(table: StepTable) -> None:
   """
   if not len(table):
     raise RolloutError("the table is empty; a table needs at least one step")
-  _check(
+  refuse_rows(
     table,
     ~np.isin(table.weight, (0.0, 1.0)),
     "has a weight other than 0 or 1",
@@ -38,8 +38,8 @@ def validate(table: StepTable) -> None:
   first = np.unique(t.row_id, return_index=True)[1]
   repeated = np.ones(len(t), bool)
   repeated[first] = False
-  _check(t, repeated, "repeats a row_id", "give every row its own row_id")
-  _check(
+  refuse_rows(t, repeated, "repeats a row_id", "give every row its own row_id")
+  refuse_rows(
     t,
     ~np.isfinite(t.reward),
     "has a reward that is not a finite number",
@@ -51,14 +51,14 @@ def validate(table: StepTable) -> None:
   same[1:] = traj[1:] == traj[:-1]
   gap = np.zeros(len(t), np.int64)
   gap[1:] = t.step_idx[1:] - t.step_idx[:-1]
-  _check(
+  refuse_rows(
     t,
     same & (gap == 0),
     "repeats a step",
     "number the steps of a trajectory without repeats, and give copied "
     "rows weight 0",
   )
-  _check(
+  refuse_rows(
     t,
     same & (gap > 1),
     "follows a missing step",
@@ -67,21 +67,21 @@ def validate(table: StepTable) -> None:
   ended = t.boundary != Boundary.NONE
   after = same.copy()
   after[1:] &= ended[:-1]
-  _check(
+  refuse_rows(
     t,
     after,
     "comes after the end of its trajectory",
     "end a trajectory at its first boundary",
   )
   last = np.append(~same[1:], True)
-  _check(
+  refuse_rows(
     t,
     last & ~ended,
     "is the last step but has no boundary",
     "mark it success, failure or truncated",
   )
   success = t.boundary == Boundary.SUCCESS
-  _check(
+  refuse_rows(
     t,
     last & (success != t.outcome),
     "has an outcome that contradicts its boundary",
@@ -89,7 +89,7 @@ def validate(table: StepTable) -> None:
   )
   changed = np.zeros(len(t), bool)
   changed[1:] = same[1:] & (t.outcome[1:] != t.outcome[:-1])
-  _check(
+  refuse_rows(
     t,
     changed,
     "has another outcome than the step before",
@@ -97,7 +97,7 @@ def validate(table: StepTable) -> None:
   )
   _check_successors(t, last)
   if t.token_start is not None and t.token_end is not None:
-    _check(
+    refuse_rows(
       t,
       t.token_end <= t.token_start,
       "has an empty token span",
@@ -105,7 +105,14 @@ def validate(table: StepTable) -> None:
     )
 
 
-def _check(table: StepTable, bad: np.ndarray, what: str, remedy: str) -> None:
+def refuse_rows(
+  table: StepTable, bad: np.ndarray, what: str, remedy: str
+) -> None:
+  """Raises RolloutError about the first row of `bad` [S], if there is one.
+
+  The message names its group, trajectory and step, says `what` is wrong with
+  it, how many more rows are like that, and the `remedy`.
+  """
   if not bad.any():
     return
   i = int(np.argmax(bad))
@@ -124,7 +131,7 @@ def _check(table: StepTable, bad: np.ndarray, what: str, remedy: str) -> None:
 def _check_one_group(t: StepTable, traj: np.ndarray, group: np.ndarray) -> None:
   home = np.full(traj.max() + 1, -1)
   home[traj[::-1]] = group[::-1]  # the first row of a trajectory decides
-  _check(
+  refuse_rows(
     t,
     group != home[traj],
     "belongs to a trajectory of another group",
@@ -146,7 +153,7 @@ def _check_successors(t: StepTable, last: np.ndarray) -> None:
   else:
     differs = recorded != following
   bad = np.append(differs & ~last[:-1], False)
-  _check(
+  refuse_rows(
     t,
     bad,
     "has a next_state_key that is not the state of its next step",

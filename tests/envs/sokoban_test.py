@@ -217,6 +217,92 @@ def test_shaped_reward():
   )
 
 
+def python_distance(rows):
+  """Sum over the boxes of the Manhattan distance to the nearest target."""
+  cells = [(r, c, x) for r, row in enumerate(rows) for c, x in enumerate(row)]
+  boxes = [(r, c) for r, c, x in cells if x in "$*"]
+  targets = [(r, c) for r, c, x in cells if x in ".*+"]
+  return sum(min(abs(r - y) + abs(c - x) for y, x in targets) for r, c in boxes)
+
+
+def test_distance_reward():
+  env, level, state = load(
+    "########\n#@$.  .#\n#    $ #\n#      #\n########", reward="distance"
+  )
+  rewards = [
+    float(out.reward)
+    for out in play(env, level, state, [UP, RIGHT, RIGHT, RIGHT, RIGHT])
+  ]
+  # Bump; onto a target; off it; nearer to the other; onto that.
+  assert rewards == [0, 1, -1, 0, 1]
+  env, level, state = load("#####\n#@$.#\n#####", reward="distance")
+  (out,) = play(env, level, state, [RIGHT])
+  assert float(out.reward) == 1.0
+  assert int(out.boundary) == Boundary.SUCCESS
+  assert out.reward.dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+  "height, width, boxes", [(6, 6, 1), (5, 9, 2), (9, 5, 3)]
+)
+def test_distance_reward_is_the_decrease_of_the_distance(height, width, boxes):
+  rng = np.random.default_rng(boxes)
+  levels = random_levels(rng, height, width, boxes, 60)
+  env = make_env(levels, step_limit=1000, reward="distance")
+  sparse = make_env(levels, step_limit=1000)
+  actions = rng.integers(0, 4, (80, len(levels)))
+  batch = levels.as_levels()
+
+  def roll(env):
+    def scan(state, action):
+      out = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
+        batch, state, action, None
+      )
+      return out.state, out
+
+    start = jax.vmap(env.reset)(batch)
+    _, outs = jax.jit(lambda a: jax.lax.scan(scan, start, a))(
+      jnp.asarray(actions)
+    )
+    return jax.tree.map(np.asarray, outs)
+
+  outs, plain = roll(env), roll(sparse)
+  jax.tree.map(np.testing.assert_array_equal, outs.state, plain.state)
+  np.testing.assert_array_equal(outs.boundary, plain.boundary)
+  for i in range(len(levels)):
+    rows = levels.text(i).split("\n")
+    for t in range(len(actions)):
+      after = python_step(rows, actions[t, i])
+      gained = python_distance(rows) - python_distance(after)
+      assert outs.reward[t, i] == gained
+      if outs.boundary[t, i] == Boundary.SUCCESS:
+        assert python_distance(after) == 0
+      rows = after
+  assert {-1.0, 0.0, 1.0} == set(np.unique(outs.reward).tolist())
+
+
+def test_absent_boxes_have_no_distance():
+  levels = sokoban_levels.parse_levels(
+    "######\n#@$ .#\n######\n\n######\n#@$$.#\n#   .#\n######", "test"
+  )
+  env = make_env(levels, reward="distance")
+  level = jax.tree.map(lambda x: x[0], levels.as_levels())
+  outs = play(env, level, env.reset(level), [RIGHT, RIGHT])
+  assert [float(out.reward) for out in outs] == [1, 1]
+  assert int(outs[-1].boundary) == Boundary.SUCCESS
+
+
+def test_other_rewards_do_not_compute_distances():
+  def equations(reward):
+    env, level, state = load("#####\n#@$.#\n#####", reward=reward)
+    return str(jax.make_jaxpr(env.step)(level, state, jnp.int32(0)))
+
+  # The minimum over the targets, and nothing else here.
+  assert "reduce_min" in equations("distance")
+  for reward in ("sparse", "shaped"):
+    assert "reduce_min" not in equations(reward)
+
+
 def test_slip_zero_ignores_the_key():
   env, level, state = load("#####\n#@$.#\n#####")
   keys = [None, jax.random.key(0), jax.random.key(1)]

@@ -157,6 +157,7 @@ def check_group(group: GroupArrays) -> None:
     group.step,
     group.boundary,
     group.reward,
+    group.value,
     group.valid,
     group.mask,
   ]

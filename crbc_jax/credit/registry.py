@@ -11,6 +11,7 @@ import jax
 
 from crbc_jax.checks import is_number, suggestion
 from crbc_jax.credit.estimators.crbc import crbc
+from crbc_jax.credit.estimators.gae import gae
 from crbc_jax.credit.estimators.gigpo import gigpo
 from crbc_jax.credit.estimators.graphgpo import graphgpo
 from crbc_jax.credit.estimators.group_outcome import grpo, rloo
@@ -19,12 +20,16 @@ from crbc_jax.types import Estimator, GroupArrays, StepCredit
 
 ESTIMATORS: dict[str, Estimator] = {
   "crbc": crbc,
+  "gae": gae,
   "gigpo": gigpo,
   "graphgpo": graphgpo,
   "grpo": grpo,
   "rloo": rloo,
   "rtmc": rtmc,
 }
+
+NEEDS_CRITIC = frozenset({"gae"})
+"""Estimators that read `GroupArrays.value`; the learner trains a critic."""
 
 
 def estimator_options(name: str) -> dict[str, Any]:
@@ -144,6 +149,7 @@ def _smallest_group() -> GroupArrays:
   flags = ("valid", "mask", "pair_mask", "state_mask", "traj_mask")
   return GroupArrays(
     reward=array("float32"),
+    value=array("float32"),
     **{n: array("int32") for n in integers},
     **{n: array("bool") for n in flags},
   )

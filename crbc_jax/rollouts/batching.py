@@ -178,6 +178,11 @@ def pad_groups(
     step=padded(interned.step, np.int32),
     boundary=padded(table.boundary[source], np.int32),
     reward=padded(table.reward[source], np.float32),
+    value=(
+      np.zeros((b, r), np.float32)
+      if table.value is None
+      else padded(table.value[source], np.float32)
+    ),
     valid=padded(table.valid[source], bool),
     mask=padded(True, bool),
     pair_state=pair_state.reshape(b, m),

@@ -17,7 +17,7 @@ def validate(table: StepTable) -> None:
   Checked on rows of positive weight: unique row ids; every trajectory in one
   group, with consecutive steps, exactly one boundary, on its last step; an
   outcome that agrees with the boundary; successors that agree with the next
-  row; finite rewards and values; weights 0 or 1; token spans that are not empty.
+  row; finite rewards and values; weights 0 or 1; token spans not empty.
 
   Raises:
     RolloutError: names the group, trajectory and step of the first offence of

@@ -147,10 +147,11 @@ def load_config(values: dict[str, Any]) -> ml_collections.ConfigDict:
   A run from before there were critics gets the defaults of their keys, which
   it doesn't use.
   """
+  learner = values.get("learner")
+  if isinstance(learner, dict):
+    added = {key: get_config().learner[key] for key in _CRITIC_KEYS}
+    values = values | {"learner": added | learner}
   config = ml_collections.ConfigDict(_tuples(values))
-  if isinstance(config.get("learner"), ml_collections.ConfigDict):
-    for key in _CRITIC_KEYS:
-      config.learner.setdefault(key, get_config().learner[key])
   validate(config)
   return config
 

@@ -29,7 +29,10 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 NEEDS_CRITIC = frozenset({"gae"})
-"""Estimators that read `GroupArrays.value`; the learner trains a critic."""
+"""Estimators that read `GroupArrays.value`.
+
+The learner trains a critic for them, towards their advantage plus value.
+"""
 
 
 def estimator_options(name: str) -> dict[str, Any]:

@@ -57,11 +57,13 @@ class GroupArrays:
 
   state: chex.Array  # [R] int32, anchor of the row, in [0, N)
   pair: chex.Array  # [R] int32, (state, action) pair of the row, in [0, M)
+  action: chex.Array  # [R] int32, equal where the action keys are
   next_state: chex.Array  # [R] int32, observed successor, in [0, N]
   traj: chex.Array  # [R] int32, trajectory of the row, in [0, G)
   step: chex.Array  # [R] int32, position inside the trajectory, from 0
   boundary: chex.Array  # [R] int32, a `Boundary`
   reward: chex.Array  # [R] float32, observed reward of the step
+  value: chex.Array  # [R] float32, a critic's V of the row's state; 0 without
   valid: chex.Array  # [R] bool, the action could be parsed and executed
   mask: chex.Array  # [R] bool, False on padding
   pair_state: chex.Array  # [M] int32, anchor of each pair, in [0, N)

@@ -155,7 +155,7 @@ def train(wanted, current: task.Task) -> dict[str, tuple[int, Any]]:
     run_dir = pathlib.Path(folder) / "run"
     loop.start_run(wanted, run_dir)
     updates = records.read_metrics(run_dir, "train")
-    like = loop.initial_state(wanted, current.params)
+    like = loop.initial_state(wanted, current)
     found = {}
     with Checkpoints(
       run_dir / "checkpoints", keep=wanted.checkpoint.keep

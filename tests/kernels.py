@@ -14,7 +14,7 @@ from crbc_jax.rollouts.table import StepTable
 from crbc_jax.types import Estimator, GroupArrays, StepCredit
 from tests import groups as groups_lib
 
-SHAPE = BatchShape(16, 64, 32, 32, 16)
+SHAPE = BatchShape(16, 64, 32, 32, 16, 64, 32)
 
 
 @functools.lru_cache(maxsize=None, typed=True)  # 2.0 is not 2
@@ -58,6 +58,7 @@ def with_garbage(arrays: GroupArrays, *, wild: bool) -> GroupArrays:
     pair=fill("pair", m),
     next_state=fill("next_state", n + 1),
     traj=fill("traj", g),
+    action=fill("action", 3),
     step=fill("step", 3),
     boundary=fill("boundary", 4),
     reward=np.where(arrays.mask, arrays.reward, bad).astype(np.float32),
@@ -121,7 +122,7 @@ def check_linear_memory(kernel: Estimator, **options) -> None:
   rows = 4096
   batch = make_batch(
     groups_lib.table_of([groups_lib.golden()]),
-    BatchShape(1, rows, 512, 512, 64),
+    BatchShape(1, rows, 512, 512, 64, rows, 8),
   )
   kernel = functools.partial(kernel, **options)
   assert largest_array(kernel, groups_lib.one(batch.arrays)) <= 16 * rows

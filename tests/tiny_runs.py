@@ -79,7 +79,7 @@ def without_seconds(run_dir):
 def last_checkpoint(run_dir, update=None):
   """(leaves of the learner state, counters) of a checkpoint."""
   made = loop.read_config(run_dir)
-  like = loop.initial_state(made, task.make_task(made).params)
+  like = loop.initial_state(made, task.make_task(made))
   with checkpoint.Checkpoints(
     run_dir / "checkpoints", read_only=True
   ) as checkpoints:

@@ -9,6 +9,7 @@ from crbc_jax.credit.process import SIGNALS
 from crbc_jax.types import Boundary, GroupArrays
 
 STATISTICS = ("row", "trajectory")
+EPISODE = "episode"
 
 
 def scores_at_anchors(
@@ -38,6 +39,7 @@ def scores_at_anchors(
 def episode_term(
   group: GroupArrays,
   *,
+  kind: str,
   norm: str,
   statistics: str,
   success_reward: float,
@@ -46,8 +48,17 @@ def episode_term(
   singleton: str,
   eps: float,
 ) -> jax.Array:
-  """A^E of each row [R]; the episode term GiGPO and GraphGPO share."""
+  """A^E of each row [R]; the "episode" term that GiGPO's relatives share.
+
+  Any other kind is that of `combine.trajectory_term`, which takes signal,
+  singleton and eps.
+  """
   check_choice("statistics", statistics, STATISTICS)
+  check_choice("trajectory", kind, (EPISODE, *combine.TRAJECTORY_TERMS))
+  if kind != EPISODE:
+    return combine.trajectory_term(
+      group, kind=kind, signal=signal, singleton=singleton, eps=eps
+    )
   score = combine.trajectory_scores(group, signal=signal)
   if signal == "outcome":
     score = success_reward * score

@@ -169,13 +169,16 @@ def check_group(group: GroupArrays) -> None:
   rows = [
     group.state,
     group.pair,
+    group.action,
     group.next_state,
     group.traj,
     group.step,
     group.boundary,
     group.reward,
+    group.value,
     group.valid,
     group.mask,
+    group.transitions.row,
   ]
   chex.assert_rank(rows, 1)
   chex.assert_equal_shape(rows)

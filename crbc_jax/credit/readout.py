@@ -48,7 +48,7 @@ def read_out(
     residual: scalar, into `aux`.
     sigma_min: floor of the divisor, > 0, in units of the values (the paper's
       .1 is for outcomes in [0, 1]).
-    kappa: >= 0; only of the read-out by action.
+    kappa: >= 0.
     readout: "action" or "state".
     w_group, w_step: weights of the terms.
     signal: of the trajectory term and the reward scale.
@@ -59,8 +59,6 @@ def read_out(
     raise ValueError(f"sigma_min must be > 0, got {sigma_min}")
   if is_number(kappa) and not kappa >= 0:
     raise ValueError(f"kappa must be >= 0, got {kappa}")
-  if readout == "state" and is_number(kappa) and kappa > 0:
-    raise ValueError("kappa counts actions: it needs readout='action'")
   by_action = readout == "action"
   scale = jnp.ones(())
   if signal == "observed":
@@ -68,12 +66,13 @@ def read_out(
   gap = jnp.where(process.pair_count > 0, values.gap, 0.0)
   if by_action:
     credit, gate = _by_action(process, gap, sigma_min=sigma_min)
-    credit = credit * process.pair_count / (process.pair_count + kappa)
     raw, step = gap[group.pair], credit[group.pair]
   else:
     raw = values.row_gap
     step, gate = _by_state(process, raw, sigma_min=sigma_min)
   raw = jnp.where(group.mask, raw, 0.0)
+  visits = jnp.where(group.mask, process.pair_count[group.pair], 1.0)
+  step = step * visits / (visits + kappa)
   signals = jnp.max(jnp.abs(raw)) >= NOISE * scale
   step = jnp.where(group.mask & signals, step, 0.0)
   term = combine.trajectory_term(group, kind=trajectory, signal=signal)

@@ -43,7 +43,8 @@ def credit_table(
   Raises:
     RolloutError: the table cannot be credited; says which row and why. Also
       when truncated rollouts are to be bootstrapped and no state after the
-      last step was recorded.
+      last step was recorded, or when the estimator needs a critic and the
+      table has no column `value`.
     ValueError: unknown estimator or option.
   """
   name, named = registry.parse_estimator(estimator)
@@ -51,12 +52,22 @@ def credit_table(
   credit_fn = registry.make_credit_fn(name, **options)
   if options.get("truncation") == "bootstrap":
     _check_successors(table)
+  if registry.lookup(name).needs_critic:
+    _check_values(name, table)
   batch = make_batch(table)
   credit = jax.device_get(credit_fn(batch.arrays))
   names = [field.name for field in dataclasses.fields(TableCredit)]
   return TableCredit(
     **{n: batch.to_rows(getattr(credit, n), len(table)) for n in names}
   )
+
+
+def _check_values(name: str, table: StepTable) -> None:
+  if table.value is None:
+    raise RolloutError(
+      f"estimator {name!r} needs a critic, but the table has no column 'value':"
+      " write the critic's value of the state before each step"
+    )
 
 
 def _check_successors(table: StepTable) -> None:

@@ -76,6 +76,9 @@ def get_config() -> ml_collections.ConfigDict:
           "max_grad_norm": 1.0,
           "aggregation": "step",  # or "trajectory", "constant"
           "advantage_scale": "rms",  # or "standardise", "none"
+          # Only read where the estimator needs a critic ("gae").
+          "critic_learning_rate": 1e-3,
+          "value_clip": 0.2,  # in units of the values; inf = no clip
         }
       ),
       "eval": c(
@@ -139,7 +142,15 @@ def with_absolute_paths(
 
 
 def load_config(values: dict[str, Any]) -> ml_collections.ConfigDict:
-  """The config saved with a run, from its JSON; validated."""
+  """The config saved with a run, from its JSON; validated.
+
+  A run from before there were critics gets the defaults of their keys, which
+  it doesn't use.
+  """
+  learner = values.get("learner")
+  if isinstance(learner, dict):
+    added = {key: get_config().learner[key] for key in _CRITIC_KEYS}
+    values = values | {"learner": added | learner}
   config = ml_collections.ConfigDict(_tuples(values))
   validate(config)
   return config
@@ -176,11 +187,12 @@ def validate(config: ml_collections.ConfigDict) -> None:
         f"config.{path} must be a tuple of {wanted}, for example"
         f' "{_get(get_config(), path)}"; got {value!r}'
       )
-  if not 0 < config.learner.learning_rate < _INF:
-    raise ConfigError(
-      "config.learner.learning_rate must be > 0 and finite, got "
-      f"{config.learner.learning_rate!r}"
-    )
+  for key in ("learning_rate", "critic_learning_rate"):
+    if not 0 < config.learner[key] < _INF:
+      raise ConfigError(
+        f"config.learner.{key} must be > 0 and finite, got "
+        f"{config.learner[key]!r}"
+      )
   if config.held_out and not config.levels:
     raise ConfigError(
       "config.held_out is set but config.levels is not:"
@@ -194,6 +206,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 _INF = float("inf")
+_CRITIC_KEYS = ("critic_learning_rate", "value_clip")
 _RANGES = (
   ("env_steps", 1, _INF),
   ("seed", 0, 2**31 - 1),
@@ -214,6 +227,7 @@ _RANGES = (
   ("learner.entropy", 0, _INF),
   ("learner.kl", 0, _INF),
   ("learner.max_grad_norm", 1e-9, _INF),
+  ("learner.value_clip", 1e-6, _INF),
   ("eval.every", 1, _INF),
   ("eval.seed", 0, 2**31 - 1),
   ("checkpoint.every", 1, _INF),

@@ -113,7 +113,7 @@ def _load(run_dir, update):
     pathlib.Path(run_dir) / "checkpoints", read_only=True
   ) as checkpoints:
     state, progress = checkpoints.restore(
-      loop.initial_state(config, current.params), update
+      loop.initial_state(config, current), update
     )
   return config, current, state, progress["update"]
 

@@ -19,6 +19,7 @@ from crbc_jax.credit import registry
 from crbc_jax.credit.diagnostics import batch_diagnostics
 from crbc_jax.learner import collect as collect_lib
 from crbc_jax.learner import config as config_lib
+from crbc_jax.learner import critic as critic_lib
 from crbc_jax.learner import evaluate, records, task, update
 from crbc_jax.learner.checkpoint import Checkpoints
 from crbc_jax.rollouts.batching import BatchShape
@@ -116,15 +117,20 @@ def read_config(run_dir: pathlib.Path) -> ml_collections.ConfigDict:
 
 
 def initial_state(
-  config: ml_collections.ConfigDict, params: Any
+  config: ml_collections.ConfigDict, current: task.Task
 ) -> update.LearnerState:
   """The learner state a run begins with."""
+  params, critic_params = current.params, current.critic_params
   optimizer = _optimizer(config)
   return update.LearnerState(
     params=params,
     opt_state=optimizer.init(params),
     reference=jax.tree.map(jnp.copy, params) if config.learner.kl > 0 else (),
     key=jax.random.key_data(jax.random.key(config.seed)),
+    critic_params=critic_params,
+    critic_opt_state=(
+      _critic_optimizer(config).init(critic_params) if current.value_fn else ()
+    ),
   )
 
 
@@ -159,6 +165,13 @@ def _optimizer(config):
   )
 
 
+def _critic_optimizer(config):
+  return update.make_optimizer(
+    learning_rate=config.learner.critic_learning_rate,
+    max_grad_norm=config.learner.max_grad_norm,
+  )
+
+
 @contextlib.contextmanager
 def _locked(run_dir: pathlib.Path) -> Iterator[None]:
   """Keeps a second process out of a run that is going on."""
@@ -182,7 +195,7 @@ def _train(config, current: task.Task, run_dir: pathlib.Path, report):
   with Checkpoints(
     run_dir / "checkpoints", keep=config.checkpoint.keep
   ) as checkpoints:
-    state, progress = initial_state(config, current.params), Progress()
+    state, progress = initial_state(config, current), Progress()
     fresh = checkpoints.latest is None
     if not fresh:
       state, counters = checkpoints.restore(state)
@@ -251,6 +264,12 @@ def _make_step(config, current: task.Task):
   collect = collect_lib.make_collect_fn(
     env, logits_fn, group_size=config.rollout.group_size
   )
+  critic = None
+  if current.value_fn:
+    values_of = critic_lib.make_values_fn(current.value_fn)
+    critic = critic_lib.Critic(
+      current.value_fn, _critic_optimizer(config), config.learner.value_clip
+    )
   learn = update.make_update_fn(
     logits_fn,
     _optimizer(config),
@@ -261,6 +280,7 @@ def _make_step(config, current: task.Task):
     kl_weight=config.learner.kl,
     aggregation=config.learner.aggregation,
     advantage_scale=config.learner.advantage_scale,
+    critic=critic,
   )
 
   def step(state, levels, number):
@@ -269,14 +289,19 @@ def _make_step(config, current: task.Task):
     began = time.perf_counter()
     rollouts = jax.block_until_ready(collect(state.params, levels, rollout_key))
     collected = time.perf_counter()
+    value = None
+    if critic:
+      value = values_of(state.critic_params, levels, rollouts.state)
     advantage, arrays, credit = credit_rollouts(
-      rollouts, credit_fn, actions=env.num_actions
+      rollouts, credit_fn, actions=env.num_actions, value=value
     )
     credited = time.perf_counter()
     problem = _first_non_finite(rollouts, advantage, config.estimator)
     if problem:
       return state, {}, problem
-    state, learned = learn(state, levels, rollouts, advantage, update_key)
+    state, learned = learn(
+      state, levels, rollouts, advantage, update_key, value
+    )
     learned = {k: float(v) for k, v in jax.device_get(learned).items()}
     updated = time.perf_counter()
     params_finite = learned.pop("params_finite")
@@ -305,6 +330,7 @@ def credit_rollouts(
   credit_fn: Callable[..., StepCredit],
   *,
   actions: int,
+  value: jax.Array | None = None,
 ):
   """Rollouts on the device -> advantages; the whole of step credit.
 
@@ -312,12 +338,13 @@ def credit_rollouts(
     rollouts: [P, G, T].
     credit_fn: from `registry.make_credit_fn`.
     actions: number of actions of the environment.
+    value: [P, G, T], a critic's values, for an estimator that needs them.
 
   Returns:
     (advantage [P, G, T] float32 with 0 where masked, the padded GroupArrays,
     their StepCredit).
   """
-  batch = batch_rollouts(rollouts, actions=actions)
+  batch = batch_rollouts(rollouts, actions=actions, value=value)
   credit = credit_fn(batch.arrays)  # only the advantage need leave the device
   advantage = jax.device_get(credit.advantage)
   return batch.to_steps(advantage), batch.arrays, credit
@@ -328,12 +355,17 @@ def batch_rollouts(
   *,
   actions: int,
   shape: BatchShape | None = None,
+  value: jax.Array | None = None,
 ) -> ArrayBatch:
   """Brings to the host what credit needs, and pads it; as `batch_arrays`."""
   wanted = ("key", "final_key", "action", "reward", "boundary", "mask")
   host = jax.device_get({name: getattr(rollouts, name) for name in wanted})
   return batch_arrays(
-    state_key=host.pop("key"), **host, actions=actions, shape=shape
+    state_key=host.pop("key"),
+    **host,
+    value=jax.device_get(value),
+    actions=actions,
+    shape=shape,
   )
 
 

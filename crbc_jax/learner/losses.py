@@ -38,6 +38,38 @@ def clipped_surrogate(
   return jnp.sum(weight * loss), jnp.sum(weight * outside)
 
 
+def clipped_value_loss(
+  value: chex.Array,
+  old_value: chex.Array,
+  target: chex.Array,
+  weight: chex.Array,
+  *,
+  clip: float,
+) -> tuple[chex.Array, chex.Array]:
+  """PPO's value loss: a value gains nothing by moving beyond `clip`.
+
+    sum_i w_i / 2 max((V_i - R_i)^2, (C_i - R_i)^2)
+    C_i = clip(V_i, V_old_i - clip, V_old_i + clip)
+
+  Targets R and old values are constants. The clip is absolute, in units of the
+  values; infinity switches it off. It is not in the PPO paper but in its code
+  (OpenAI baselines `ppo2`); arXiv 2006.05990 compares it with plain squares.
+
+  Returns:
+    (loss [], weighted share of rows whose clipped square is the larger []).
+  """
+  chex.assert_equal_shape([value, old_value, target, weight])
+  live = weight > 0
+  value, old_value, target = (
+    jnp.where(live, x, 0.0) for x in (value, old_value, target)
+  )
+  bounded = jnp.clip(value, old_value - clip, old_value + clip)
+  plain, pessimistic = (value - target) ** 2, (bounded - target) ** 2
+  loss = 0.5 * jnp.maximum(plain, pessimistic)
+  larger = (pessimistic > plain).astype(jnp.float32)
+  return jnp.sum(weight * loss), jnp.sum(weight * larger)
+
+
 def kl_k3(
   log_prob: chex.Array, reference_log_prob: chex.Array, weight: chex.Array
 ) -> chex.Array:

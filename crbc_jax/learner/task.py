@@ -10,28 +10,36 @@ from typing import Any
 import ml_collections
 import numpy as np
 
+from crbc_jax.credit import registry
 from crbc_jax.envs import sokoban_generator, sokoban_levels
 from crbc_jax.envs.sokoban import Sokoban
 from crbc_jax.envs.sokoban_levels import LevelError, LevelSet
 from crbc_jax.learner.config import ConfigError
-from crbc_jax.policies.grid import LogitsFn, make_grid_policy
+from crbc_jax.policies.grid import (
+  LogitsFn,
+  ValueFn,
+  make_grid_policy,
+  make_grid_value,
+)
 
 _HOLD_OUT_EVERY = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Task:
-  """Levels, environment and policy of one run."""
+  """Levels, environment, policy and critic of one run."""
 
   env: Sokoban
   train: LevelSet
   panel: LevelSet  # the fixed, listed held-out levels
   params: Any  # initial parameters
   logits_fn: LogitsFn
+  critic_params: Any = ()  # initial ones, () where no critic is needed
+  value_fn: ValueFn | None = None
 
 
 def make_task(config: ml_collections.ConfigDict) -> Task:
-  """Reads or generates levels and builds environment and policy.
+  """Reads or generates levels and builds environment, policy and critic.
 
   Levels that start solved are left out of training and of the panel.
 
@@ -51,14 +59,25 @@ def make_task(config: ml_collections.ConfigDict) -> Task:
     slip=config.env.slip,
     reward=config.env.reward,
   )
-  params, logits_fn = make_grid_policy(
-    env,
-    hidden=config.policy.hidden,
-    radius=config.policy.crop_radius,
-    seed=config.seed,
-  )
+  network = {
+    "hidden": config.policy.hidden,
+    "radius": config.policy.crop_radius,
+    "seed": config.seed,
+  }
+  params, logits_fn = make_grid_policy(env, **network)
+  critic_params: Any = ()
+  value_fn = None
+  name, _ = registry.parse_estimator(config.estimator)
+  if registry.lookup(name).needs_critic:
+    critic_params, value_fn = make_grid_value(env, **network)
   return Task(
-    env=env, train=train, panel=panel, params=params, logits_fn=logits_fn
+    env=env,
+    train=train,
+    panel=panel,
+    params=params,
+    logits_fn=logits_fn,
+    critic_params=critic_params,
+    value_fn=value_fn,
   )
 
 

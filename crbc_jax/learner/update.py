@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from crbc_jax.checks import check_choice
+from crbc_jax.learner import critic as critic_lib
 from crbc_jax.learner import losses
 from crbc_jax.learner.collect import Rollouts
 from crbc_jax.policies.grid import LogitsFn
@@ -25,6 +26,8 @@ class LearnerState:
   opt_state: Any
   reference: Any  # params of the reference policy, or () without a KL term
   key: chex.PRNGKey  # base key of the run; every draw folds counters into it
+  critic_params: Any = ()  # () without a critic, as is its optimiser's state
+  critic_opt_state: Any = ()
 
 
 def make_optimizer(
@@ -95,13 +98,17 @@ def make_update_fn(
   kl_weight: float,
   aggregation: str,
   advantage_scale: str,
+  critic: critic_lib.Critic | None = None,
 ) -> Callable[..., Any]:
-  """Returns jitted `update(state, levels, rollouts, advantage, key)`.
+  """Returns jitted `update(state, levels, rollouts, advantage, key, value)`.
 
   Live rows are shuffled each epoch and cut into minibatches of a fixed size;
   their number is a loop bound inside the program, so episodes of any length
   compile once. A last, partly filled minibatch divides by the full size: every
   step keeps the same weight.
+
+  A critic takes its own step on the same minibatches, on the mean value loss
+  of the rows whatever the `aggregation`; its target is A + V before scaling.
 
   Args of the returned function:
     state: LearnerState (donated).
@@ -109,6 +116,8 @@ def make_update_fn(
     rollouts: Rollouts [P, G, T].
     advantage: [P, G, T] float32.
     key: for shuffling.
+    value: [P, G, T] float32, the values the advantage was computed with; only
+      with a critic.
 
   Returns of it:
     (LearnerState, metrics dict of scalars). `params_finite` is False when a
@@ -149,9 +158,12 @@ def make_update_fn(
 
   grad_fn = jax.value_and_grad(loss_fn, has_aux=True)
 
-  def update(state, levels, rollouts: Rollouts, advantage, key):
+  def update(state, levels, rollouts: Rollouts, advantage, key, value=None):
     mask = rollouts.mask
     per_level = mask.shape[1] * mask.shape[2]
+    of_critic = {}
+    if critic:
+      of_critic = {"value": value, "return": advantage + value}
     advantage = scale_advantage(advantage, mask, scale=advantage_scale)
     weights = row_weights(mask, aggregation=aggregation).reshape(-1)
     live = mask.reshape(-1)
@@ -160,13 +172,14 @@ def make_update_fn(
       "action": rollouts.action,
       "log_prob": rollouts.log_prob,
       "advantage": advantage,
+      **of_critic,
     }
     rows = jax.tree.map(lambda x: x.reshape(live.shape + x.shape[3:]), rows)
     padding = -live.size % minibatch
     batches = (jnp.sum(live) + minibatch - 1) // minibatch
 
     def one_minibatch(i, carry, order):
-      params, opt_state, sums = carry
+      params, opt_state, critic_state, sums = carry
       index = jax.lax.dynamic_slice(order, (i * minibatch,), (minibatch,))
       weight = jnp.where(
         live[index] & (i * minibatch + jnp.arange(minibatch) < live.size),
@@ -181,7 +194,15 @@ def make_update_fn(
       metrics["grad_norm"] = optax.tree.norm(grads)
       changes, opt_state = optimizer.update(grads, opt_state, params)
       params = optax.apply_updates(params, changes)
-      return params, opt_state, jax.tree.map(jnp.add, sums, metrics)
+      if critic:
+        share = (weight > 0).astype(jnp.float32) / minibatch
+        values, values_opt = critic_state
+        *critic_state, seen = critic_lib.critic_step(
+          critic, values, values_opt, picked_levels, picked, share
+        )
+        metrics |= seen
+      sums = jax.tree.map(jnp.add, sums, metrics)
+      return params, opt_state, tuple(critic_state), sums
 
     def one_epoch(carry, epoch_key):
       # Live rows first, in random order; padding is never reached.
@@ -192,33 +213,43 @@ def make_update_fn(
         0, batches, lambda i, c: one_minibatch(i, c, order), carry
       ), None
 
-    names = (
+    means: tuple[str, ...] = (
       "loss",
       "policy_loss",
       "entropy",
       "kl_reference",
       "kl_step",
       "clip_share",
-      "grad_norm",
     )
-    sums = {name: jnp.zeros(()) for name in names}
-    (params, opt_state, sums), _ = jax.lax.scan(
+    norms: tuple[str, ...] = ("grad_norm",)
+    if critic:
+      means, norms = means + critic_lib.MEANS, (*norms, critic_lib.NORM)
+    sums = {name: jnp.zeros(()) for name in means + norms}
+    critic_state = (state.critic_params, state.critic_opt_state)
+    (params, opt_state, critic_state, sums), _ = jax.lax.scan(
       one_epoch,
-      (state.params, state.opt_state, sums),
+      (state.params, state.opt_state, critic_state, sums),
       jax.random.split(key, epochs),
     )
     metrics = {k: v / jnp.maximum(batches * epochs, 1) for k, v in sums.items()}
     # Partly filled minibatches divide by the full size: undo it for reports.
     filled = batches * minibatch / jnp.maximum(jnp.sum(live), 1)
-    for name in names[:-1]:
+    for name in means:
       metrics[name] = metrics[name] * filled
-    sizes = [jnp.sum(jnp.abs(x)) for x in jax.tree.leaves(params)]
+    if critic:
+      metrics["explained_variance"] = critic_lib.explained_variance(
+        value, of_critic["return"], mask
+      )
+    learned = jax.tree.leaves((params, critic_state[0]))
+    sizes = [jnp.sum(jnp.abs(x)) for x in learned]
     metrics["params_finite"] = jnp.isfinite(sum(sizes))
     state = LearnerState(
       params=params,
       opt_state=opt_state,
       reference=state.reference,
       key=state.key,
+      critic_params=critic_state[0],
+      critic_opt_state=critic_state[1],
     )
     return state, metrics
 

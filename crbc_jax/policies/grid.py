@@ -1,4 +1,4 @@
-"""A Flax policy for grid worlds: an MLP on a crop centred on the player."""
+"""A Flax policy and value for grid worlds: MLPs on a crop round the player."""
 
 import itertools
 from collections.abc import Callable
@@ -15,6 +15,9 @@ PLANES = 3  # wall, target, box
 
 LogitsFn = Callable[[Any, Level, State], chex.Array]
 """`logits(params, level, state) -> [A]`, for ONE state."""
+
+ValueFn = Callable[[Any, Level, State], chex.Array]
+"""`value(params, level, state) -> []`, for ONE state."""
 
 
 def full_radius(env: Sokoban) -> int:
@@ -51,14 +54,14 @@ def egocentric_crop(
   return jnp.stack([wall, target, box], axis=-1).astype(jnp.float32)
 
 
-class GridPolicy(nnx.Module):
-  """MLP from a flattened crop to action logits; relu between layers."""
+class GridNetwork(nnx.Module):
+  """MLP from a flattened crop to logits or a value; relu between layers."""
 
   def __init__(
     self,
     features: int,
     hidden: tuple[int, ...],
-    num_actions: int,
+    outputs: int,
     *,
     rngs: nnx.Rngs,
   ):
@@ -66,10 +69,10 @@ class GridPolicy(nnx.Module):
     self.hidden = nnx.List(
       [nnx.Linear(a, b, rngs=rngs) for a, b in itertools.pairwise(sizes)]
     )
-    # A small last layer starts the policy near uniform.
-    self.logits = nnx.Linear(
+    # A small last layer starts the policy near uniform, the value near 0.
+    self.last = nnx.Linear(
       sizes[-1],
-      num_actions,
+      outputs,
       rngs=rngs,
       kernel_init=nnx.initializers.variance_scaling(
         1e-4, "fan_in", "truncated_normal"
@@ -77,10 +80,10 @@ class GridPolicy(nnx.Module):
     )
 
   def __call__(self, features: chex.Array) -> chex.Array:
-    """Logits [..., A] of flattened crops [..., features]."""
+    """Outputs [..., A] of flattened crops [..., features]."""
     for layer in self.hidden:
       features = jax.nn.relu(layer(features))
-    return self.logits(features)
+    return self.last(features)
 
 
 def make_grid_policy(
@@ -97,15 +100,40 @@ def make_grid_policy(
   Returns:
     (params, logits function of one state).
   """
+  return _on_crop(env, env.num_actions, hidden=hidden, radius=radius, seed=seed)
+
+
+def make_grid_value(
+  env: Sokoban, *, hidden: tuple[int, ...], radius: int, seed: int
+) -> tuple[Any, ValueFn]:
+  """A value network on the policy's crop, with parameters of its own.
+
+  Like the policy it doesn't see the clock: a state has one value, however many
+  steps are left. Arguments as in `make_grid_policy`; the same seed gives other
+  weights than there.
+
+  Returns:
+    (params, value function of one state).
+  """
+  own_seed = jax.random.fold_in(jax.random.key(seed), 1)
+  params, network = _on_crop(
+    env, 1, hidden=hidden, radius=radius, seed=own_seed
+  )
+
+  def value(params, level, state):
+    return network(params, level, state)[0]
+
+  return params, value
+
+
+def _on_crop(env, outputs, *, hidden, radius, seed):
   radius = radius or full_radius(env)
   features = (2 * radius + 1) ** 2 * PLANES
-  module = GridPolicy(
-    features, hidden, env.num_actions, rngs=nnx.Rngs(params=seed)
-  )
+  module = GridNetwork(features, hidden, outputs, rngs=nnx.Rngs(params=seed))
   graph, params = nnx.split(module)
 
-  def logits(params, level, state):
+  def apply(params, level, state):
     crop = egocentric_crop(env, level, state, radius=radius)
     return nnx.merge(graph, params)(crop.reshape(-1))
 
-  return nnx.to_pure_dict(params), logits
+  return nnx.to_pure_dict(params), apply

@@ -11,18 +11,37 @@ from crbc_jax.learner import config as config_lib
 
 
 def estimators() -> Table:
-  """Registered estimators with their options and defaults."""
+  """Registered estimators: needs, source, degenerate groups, options."""
   table = Table(
-    title='Estimators: --config.estimator=NAME or "NAME(option=value)"'
+    title='Estimators: --config.estimator=NAME or "NAME(option=value)"',
+    caption="one, all fail, all succeed: what a group of one rollout, of "
+    "failures and of successes gets by default; 'speed': sooner success gets "
+    "more, 'raw': the score as it is, 'prior': a bias of the smoothing",
   )
   table.add_column("name", style="bold", no_wrap=True)
-  table.add_column("what it does")
-  table.add_column("options and defaults")
+  for name in (
+    "what it does; options and defaults",
+    "needs",
+    "source",
+    "one",
+    "all fail",
+    "all succeed",
+  ):
+    table.add_column(name, overflow="fold")
   for name in sorted(registry.ESTIMATORS):
-    summary = (inspect.getdoc(registry.ESTIMATORS[name]) or "").split("\n")[0]
+    entry = registry.lookup(name)
+    summary = (inspect.getdoc(entry.function) or "").split("\n")[0]
     options = registry.estimator_options(name)
+    listed = ", ".join(f"{k}={v!r}" for k, v in options.items())
     table.add_row(
-      name, summary, ", ".join(f"{k}={v!r}" for k, v in options.items())
+      name,
+      f"{summary}\n{listed}",
+      entry.needs,
+      entry.source,
+      entry.singleton,
+      entry.all_fail,
+      entry.all_success,
+      end_section=True,
     )
   return table
 

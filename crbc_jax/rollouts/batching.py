@@ -160,11 +160,17 @@ def pad_groups(
   arrays = GroupArrays(
     state=padded(ids.state, np.int32),
     pair=padded(ids.pair, np.int32),
+    action=padded(ids.action, np.int32),
     next_state=padded(_outside(ids.next_state, n), np.int32),
     traj=padded(ids.traj, np.int32),
     step=padded(ids.step, np.int32),
     boundary=padded(ids.boundary, np.int32),
     reward=padded(table.reward[source], np.float32),
+    value=(
+      np.zeros((b, r), np.float32)
+      if table.value is None
+      else padded(table.value[source], np.float32)
+    ),
     valid=padded(table.valid[source], bool),
     mask=padded(True, bool),
     pair_state=pair_state.reshape(b, m),

@@ -39,6 +39,7 @@ def table_from_arrays(
   reward: np.ndarray,
   boundary: np.ndarray,
   mask: np.ndarray,
+  value: np.ndarray | None = None,
 ) -> StepTable:
   """One row for each step that was played.
 
@@ -49,6 +50,7 @@ def table_from_arrays(
     reward: [P, G, T].
     boundary: [P, G, T] int, `Boundary`.
     mask: [P, G, T] bool, steps that were played.
+    value: [P, G, T], a critic's value of the state before each step.
 
   Returns:
     The table; `row_id` is the flat position in [P, G, T], `group_id` is p and
@@ -79,6 +81,7 @@ def table_from_arrays(
     valid=np.broadcast_to(True, count),
     weight=np.broadcast_to(1.0, count),
     row_id=rows,
+    value=None if value is None else flat(value).astype(np.float64),
   )
 
 

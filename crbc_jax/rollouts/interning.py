@@ -21,6 +21,7 @@ class Interned(NamedTuple):
   group_row: np.ndarray  # [B'] first row of each group
   state: np.ndarray  # [S'] anchor in the group, by first appearance
   pair: np.ndarray  # [S'] (state, action) pair in the group
+  action: np.ndarray  # [S'] action, numbered over the whole table
   next_state: np.ndarray  # [S'] anchor in the group, -1 = never acted from
   traj: np.ndarray  # [S'] trajectory in the group
   step: np.ndarray  # [S'] position in the trajectory
@@ -68,6 +69,7 @@ def intern_table(table: StepTable) -> Interned:
     group_row=group_row,
     state=state,
     pair=pair,
+    action=action_code,
     next_state=next_state,
     traj=traj - traj[group_row][group],
     step=np.arange(size) - traj_row[traj],

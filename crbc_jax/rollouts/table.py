@@ -61,6 +61,8 @@ class StepTable:
   row_id: np.ndarray  # [S] int64, unique
   token_start: np.ndarray | None = None  # [S] int64, first token of the step
   token_end: np.ndarray | None = None  # [S] int64, one past its last token
+  # [S] float64, a critic's value of the state before the step
+  value: np.ndarray | None = None
 
   def __len__(self) -> int:
     return len(self.step_idx)

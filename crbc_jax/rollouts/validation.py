@@ -17,7 +17,7 @@ def validate(table: StepTable) -> None:
   Checked on rows of positive weight: unique row ids; every trajectory in one
   group, with consecutive steps, exactly one boundary, on its last step; an
   outcome that agrees with the boundary; successors that agree with the next
-  row; finite rewards; weights 0 or 1; token spans that are not empty.
+  row; finite rewards and values; weights 0 or 1; token spans not empty.
 
   Raises:
     RolloutError: names the group, trajectory and step of the first offence of
@@ -45,6 +45,13 @@ def validate(table: StepTable) -> None:
     "has a reward that is not a finite number",
     "write the reward of every step, 0 where there is none",
   )
+  if t.value is not None:
+    refuse_rows(
+      t,
+      ~np.isfinite(t.value),
+      "has a value that is not a finite number",
+      "write the critic's value of every step, or leave the column out",
+    )
   traj, group = factorize(t.traj_id), factorize(t.group_id)
   _check_one_group(t, traj, group)
   same = np.zeros(len(t), bool)  # row continues the trajectory of the last row

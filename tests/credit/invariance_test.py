@@ -333,6 +333,9 @@ def with_garbage(arrays: GroupArrays, rng, *, wild: bool) -> GroupArrays:
     reward=rows(
       arrays.reward, rng.choice([np.nan, np.inf, -np.inf, 1e30, 5.0], (b, r))
     ),
+    value=rows(
+      arrays.value, rng.choice([np.nan, np.inf, -np.inf, 1e30, 5.0], (b, r))
+    ),
     valid=rows(arrays.valid, rng.integers(0, 2, (b, r)) > 0),
     pair_state=np.where(
       arrays.pair_mask, arrays.pair_state, ids(n, (b, m))

@@ -21,6 +21,7 @@ DEFAULTS = {
     "truncation": "failure",
     "trajectory": "grpo",
   },
+  "gae": {"gamma": 0.99, "lam": 0.95, "signal": "outcome"},
   "grpo": {"signal": "outcome", "singleton": "zero", "eps": 1e-6},
   "rloo": {"signal": "outcome", "singleton": "zero"},
   "gigpo": {
@@ -69,6 +70,11 @@ BAD_VALUES = [
   ("crbc", {"truncation": "success"}, "one of failure, bootstrap"),
   ("crbc", {"truncation": "bootstrap", "beta": 1.0}, "needs beta < 1"),
   ("crbc", {"trajectory": "ppo"}, "one of grpo, rloo"),
+  ("gae", {"gamma": 1.5}, "gamma must be in"),
+  ("gae", {"lam": -0.1}, "lam must be in"),
+  ("gae", {"lam": 1.1}, "lam must be in"),
+  ("gae", {"lam": math.nan}, "lam must be in"),
+  ("gae", {"signal": "x"}, "one of outcome, observed"),
   ("grpo", {"signal": "x"}, "one of outcome, observed"),
   ("grpo", {"singleton": "one"}, "one of zero, raw"),
   ("rloo", {"signal": "x"}, "one of outcome, observed"),
@@ -122,6 +128,10 @@ def test_unknown_options_are_named_with_the_known_ones():
     registry.make_estimator("crbc", betta=0.9)
   with pytest.raises(ValueError, match="'grpo' has no option 'gamma'"):
     registry.make_credit_fn("grpo", gamma=0.9)
+
+
+def test_estimators_that_need_a_critic_are_registered():
+  assert set(registry.ESTIMATORS) >= registry.NEEDS_CRITIC == {"gae"}
 
 
 @pytest.mark.parametrize("name", sorted(registry.ESTIMATORS))

@@ -62,6 +62,10 @@ def test_defaults_are_valid():
     ("learner.learning_rate", -1.0),
     ("learner.learning_rate", float("nan")),
     ("learner.learning_rate", float("inf")),
+    ("learner.critic_learning_rate", 0.0),
+    ("learner.critic_learning_rate", float("nan")),
+    ("learner.value_clip", 0.0),
+    ("learner.value_clip", float("nan")),
     ("eval.every", 0),
     ("eval.seed", -1),
     ("checkpoint.every", 0),
@@ -158,7 +162,14 @@ def test_held_out_needs_levels():
 
 @pytest.mark.parametrize(
   "text",
-  ["grpo", "crbc", "crbc(depth=2, w_step=1.0)", "crbc(depth=inf)", " rtmc() "],
+  [
+    "grpo",
+    "crbc",
+    "gae(gamma=0.99, lam=0.95)",
+    "crbc(depth=2, w_step=1.0)",
+    "crbc(depth=inf)",
+    " rtmc() ",
+  ],
 )
 def test_estimators(text):
   config_lib.validate(changed("estimator", text))
@@ -213,6 +224,21 @@ def test_loading_validates():
   values = config_lib.get_config().to_dict()
   values["learner"]["clap"] = values["learner"].pop("clip")
   with pytest.raises(config_lib.ConfigError, match="did you mean 'clip'"):
+    config_lib.load_config(values)
+
+
+def test_a_run_from_before_critics_loads_with_their_defaults():
+  values = config_lib.get_config().to_dict()
+  for key in ("critic_learning_rate", "value_clip"):
+    del values["learner"][key]
+  read = config_lib.load_config(values)
+  assert read.to_dict() == config_lib.get_config().to_dict()
+  assert "value_clip" not in values["learner"]
+  # What is there is kept, and what was always there is still asked for.
+  values["learner"] |= {"value_clip": float("inf")}
+  assert config_lib.load_config(values).learner.value_clip == float("inf")
+  del values["learner"]["clip"]
+  with pytest.raises(config_lib.ConfigError, match=r"missing.*learner\.clip"):
     config_lib.load_config(values)
 
 

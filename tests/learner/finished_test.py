@@ -160,7 +160,7 @@ def test_play_episode(run, sampled):
   run_dir, _ = run
   config = loop.read_config(run_dir)
   current = task.make_task(config)
-  state = loop.initial_state(config, current.params)
+  state = loop.initial_state(config, current)
   with checkpoint.Checkpoints(
     run_dir / "checkpoints", read_only=True
   ) as checkpoints:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import jax.test_util
 import numpy as np
+import optax
 import pytest
 
 from crbc_jax.learner import losses
@@ -105,6 +106,46 @@ def test_entropy_equals_rlax_and_hand_values(rows):
   )
 
 
+@pytest.mark.parametrize(
+  "value, loss, slope, larger",  # old value 1; slope: of the loss in the value
+  [
+    (1.1, 1.62, -1.8, 0),  # target 2.9: inside the clip, 1.8^2 / 2
+    (1.5, 1.445, 0.0, 1),  # moved far enough: counts as 1.2
+    (0.5, 2.88, -2.4, 0),  # away from the target: no bound
+    (5.0, 2.205, 2.1, 0),  # too far beyond it: the plain square is larger
+    (4.0, 1.445, 0.0, 1),
+    (1.0, 1.805, -1.9, 0),
+  ],
+)
+def test_clipped_value_loss_by_hand(value, loss, slope, larger):
+  def of(value):
+    return losses.clipped_value_loss(
+      value, jnp.ones(1), jnp.full(1, 2.9), jnp.ones(1), clip=CLIP
+    )
+
+  (got, share), gradient = jax.value_and_grad(of, has_aux=True)(
+    jnp.array([value])
+  )
+  np.testing.assert_allclose(got, loss, rtol=1e-5)
+  np.testing.assert_allclose(gradient, [slope], rtol=1e-5, atol=1e-7)
+  assert share == larger
+
+
+def test_value_loss_without_a_clip_equals_optax(rows):
+  value, old, target, _ = rows
+  weight = np.linspace(0, 1, 32, dtype=np.float32)
+  wanted = np.sum(weight * optax.l2_loss(value, target))
+  got, larger = losses.clipped_value_loss(
+    value, old, target, weight, clip=np.inf
+  )
+  np.testing.assert_allclose(got, wanted, rtol=1e-6)
+  assert larger == 0
+  clipped, larger = losses.clipped_value_loss(
+    value, old, target, weight, clip=CLIP
+  )
+  assert clipped > got and 0 < larger < weight.sum()
+
+
 def test_gradients_equal_finite_differences(rows):
   log_prob, old, advantage, every = (jnp.asarray(x[:6]) for x in rows)
   weight = jnp.linspace(0.1, 1, 6)
@@ -113,6 +154,12 @@ def test_gradients_equal_finite_differences(rows):
     (lambda x: surrogate(x, old, advantage, weight)[0], log_prob),
     (lambda x: losses.kl_k3(x, old, weight), log_prob),
     (lambda x: losses.entropy(x, weight), every),
+    (
+      lambda x: losses.clipped_value_loss(x, old, advantage, weight, clip=CLIP)[
+        0
+      ],
+      log_prob,
+    ),
   ):
     jax.test_util.check_grads(
       function, (at,), order=1, modes=["rev"], atol=1e-2, rtol=1e-2, eps=1e-3
@@ -131,6 +178,12 @@ LOSSES = {
   ),
   "entropy": lambda log_prob, old, advantage, every, weight: losses.entropy(
     every, weight
+  ),
+  "clipped_value_loss": lambda value, old, target, every, weight: (
+    losses.clipped_value_loss(value, old, target, weight, clip=CLIP)[0]
+  ),
+  "value_clip_share": lambda value, old, target, every, weight: (
+    losses.clipped_value_loss(value, old, target, weight, clip=CLIP)[1]
   ),
 }
 

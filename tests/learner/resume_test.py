@@ -170,6 +170,20 @@ def test_stopped_by_an_error_in_process(tmp_path, whole, interrupted):
   ]
 
 
+def test_a_critic_goes_on_exactly(tmp_path):
+  """Its parameters and its optimiser come back bit for bit."""
+  config = tiny_runs.make_config(
+    tmp_path, estimator="gae(lam=0.9)", checkpoint__every=300
+  )
+  loop.start_run(config, tmp_path / "whole")
+  run_dir = tmp_path / "run"
+  stop_after(5, lambda report: loop.start_run(config, run_dir, report=report))
+  _, progress = tiny_runs.last_checkpoint(run_dir)
+  assert 0 < progress["update"] < 5
+  loop.resume_run(run_dir)
+  assert_same_end(run_dir, tmp_path / "whole")
+
+
 def tensorboard(folder, tag):
   """What TensorBoard shows: a restart hides what it declares outdated."""
   shown = []

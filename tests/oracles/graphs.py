@@ -77,9 +77,7 @@ def graft(
     w_step=w_step,
     q=common.rows(group, lambda i, t: delta[i][t] + v[anchor(group, i, t)]),
     v=common.rows(group, lambda i, t: v[anchor(group, i, t)]),
-    live=common.rows(
-      group, lambda i, t: singleton == "sign" or len(pool[key(i, t)]) > 1
-    ),
+    live=common.rows(group, lambda i, t: len(pool[key(i, t)]) > 1),
   )
 
 
@@ -131,16 +129,14 @@ def graphhca(
 ) -> dict[str, Rows]:
   """z per state of ln max(V(s'), floor) - ln max(V(s), floor).
 
-  power 1: V is the closure.  power inf: V = beta^d, d the distance on
-  GraphGPO's graph, in which the last step of a failed or truncated rollout
-  keeps its real successor; V = 0 without a path.  Success is worth 1, and what
-  follows the last step of any other rollout is worth 0 all the same.
+  power 1: V is the closure.  power inf: V = beta^d, d the fewest observed
+  steps to success; V = 0 without a path.  Success is worth 1, and the last
+  step of any other rollout leads nowhere, whatever it showed.
   """
   if power == 1:
     v, _ = oracle.closure(group, beta=beta)
   elif power == math.inf:
-    target = oracle.graph_targets(group)
-    found = distances(group, lambda i, t: target[i][t])
+    found = distances(group, lambda i, t: successor(group, i, t))
     v = {s: exact(beta) ** d for s, d in found.items()}
   else:
     raise ValueError(f"power is {power!r}, expected 1 or inf")

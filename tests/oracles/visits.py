@@ -23,6 +23,7 @@ def g2po(
   episode_weight=1.0,
   signal: str = "outcome",
   singleton: str = "raw",
+  trajectory: str = "episode",
   eps=1e-6,
 ) -> dict[str, Rows]:
   """Value of the node entered, of the edge taken, and the episode.
@@ -72,7 +73,9 @@ def g2po(
       signal=signal,
       eps=eps,
       singleton=singleton,
-    ),
+    )
+    if trajectory == "episode"
+    else term(group, trajectory, signal),
     common.rows(
       group,
       lambda i, t: (
@@ -132,6 +135,8 @@ def mica(
   w_return=0.5,
   w_reward=0.5,
   norm: str = "mean_std",
+  trajectory: str = "none",
+  w_group=1.0,
   eps=1e-6,
 ) -> dict[str, Rows]:
   """w_return z(G; same turn) + w_reward z(r; all rows), observed rewards."""
@@ -145,13 +150,13 @@ def mica(
   )
   return common.combined(
     group,
-    term(group, "none"),
+    term(group, trajectory, "observed"),
     common.rows(
       group,
       lambda i, t: (
         exact(w_return) * by_turn[i][t] + exact(w_reward) * by_group[i][t]
       ),
     ),
-    w_group=1,
+    w_group=w_group,
     w_step=1,
   )

@@ -128,3 +128,36 @@ def test_policy_starts_near_uniform_and_depends_on_its_seed():
   narrow, _ = logits(0, radius=1, hidden=(4,))
   kernels = sorted(x.shape for x in jax.tree.leaves(narrow) if x.ndim == 2)
   assert kernels == [(4, 4), (27, 4)]
+
+
+def test_value_starts_near_zero_with_weights_of_its_own():
+  levels = random_levels(5, 6, boxes=2, seed=0)
+  env = tiny_runs.make_env(levels)
+  batch = levels.as_levels()
+  starts = jax.vmap(env.reset)(batch)
+  network = {"hidden": (8, 8), "radius": 0, "seed": 0}
+  policy, _ = grid.make_grid_policy(env, **network)
+  params, function = grid.make_grid_value(env, **network)
+
+  def values(params, states):
+    return np.asarray(
+      jax.vmap(function, in_axes=(None, 0, 0))(params, batch, states)
+    )
+
+  first = values(params, starts)
+  assert first.shape == (len(levels),) and first.dtype == np.float32
+  np.testing.assert_allclose(first, 0, atol=0.05)
+  assert np.ptp(first) > 0  # it does see the board
+  np.testing.assert_array_equal(  # but no clock
+    values(params, starts.replace(step=starts.step + 3)), first
+  )
+  kernels = [
+    [x for x in jax.tree.leaves(p) if x.ndim == 2] for p in (params, policy)
+  ]
+  for own, other in zip(*kernels, strict=True):
+    assert own.shape[0] == other.shape[0]
+    assert own.shape != other.shape or (np.asarray(own) != other).any()
+  again, _ = grid.make_grid_value(env, **network)
+  jax.tree.map(np.testing.assert_array_equal, params, again)
+  other, _ = grid.make_grid_value(env, **network | {"seed": 1})
+  assert (values(other, starts) != first).all()

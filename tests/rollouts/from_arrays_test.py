@@ -8,6 +8,7 @@ from crbc_jax.credit import registry
 from crbc_jax.learner import collect, loop
 from crbc_jax.rollouts import batching, table
 from crbc_jax.rollouts.from_arrays import (
+  batch_arrays,
   fixed_shape,
   fold_key_words,
   table_from_arrays,
@@ -99,6 +100,22 @@ def test_table_from_arrays_by_hand():
   for name in wanted[0]:
     found = getattr(got, name).tolist()
     assert found == [row[name] for row in wanted], name
+
+
+def test_values_of_a_critic_follow_their_steps():
+  arrays = hand_arrays()
+  assert table_from_arrays(**arrays).value is None
+  value = np.arange(12, dtype=np.float32).reshape(2, 2, 3) / 8
+  value[~arrays["mask"]] = np.nan
+  got = batch_arrays(**arrays, value=value, actions=4)
+  assert got.table.value.tolist() == value[arrays["mask"]].tolist()
+  np.testing.assert_array_equal(
+    got.to_steps(got.arrays.value), np.where(arrays["mask"], value, 0)
+  )
+  without = batch_arrays(**arrays, actions=4).arrays.value
+  assert without.shape == got.arrays.value.shape
+  assert without.dtype == got.arrays.value.dtype == np.float32
+  assert not without.any()
 
 
 def test_fixed_shape_depends_on_the_batch_alone_and_has_few_rungs():

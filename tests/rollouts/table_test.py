@@ -54,6 +54,22 @@ def test_a_good_table_passes_and_defaults_are_the_documented_ones():
   assert issubclass(RolloutError, ValueError)
 
 
+def test_values_of_a_critic_are_optional_and_finite():
+  assert StepTable.from_columns(**good()).value is None
+  table = StepTable.from_columns(**good(value=[0, 1, 2, 3, 4, 5]))
+  assert table.value.dtype == np.float64
+  assert table.take(np.array([4, 1])).value.tolist() == [4, 1]
+  validate(table)
+  bad = good(value=[0, 1, np.nan, 3, np.inf, 5])
+  said = message(bad)
+  assert "trajectory 't2', step 0" in said and "(and 1 more row)" in said
+  assert "has a value that is not a finite number" in said
+  # Not asked of rows that count in nothing.
+  validate(StepTable.from_columns(**bad, weight=[1, 1, 0, 0, 0, 0]))
+  with pytest.raises(RolloutError, match="'value' must hold numbers"):
+    StepTable.from_columns(**good(value=[None] * 6))
+
+
 def test_row_id_defaults_to_the_position():
   columns = good()
   del columns["row_id"]

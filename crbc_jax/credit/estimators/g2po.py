@@ -35,6 +35,7 @@ def g2po(
   episode_weight: float = 1.0,
   signal: str = "outcome",
   singleton: str = "raw",
+  trajectory: str = "episode",
   eps: float = 1e-6,
 ) -> StepCredit:
   """Scores of successors at the anchor, of edges in the group, of the episode.
@@ -62,6 +63,8 @@ def g2po(
     anchor_weight, edge_weight, episode_weight: the three weights.
     signal: E is the "outcome" or the summed "observed" reward.
     singleton: A^E where its statistics have one entry, "raw" or "zero".
+    trajectory: "episode" (A^E) or another trajectory term in its place; see
+      `combine.trajectory_term`.
     eps: added to standard deviations.
 
   Returns:
@@ -112,6 +115,7 @@ def g2po(
   step = anchor_weight * at_anchor + edge_weight * along_edge
   episode = episode_term(
     group,
+    kind=trajectory,
     norm=norm,
     statistics=statistics,
     success_reward=success_reward,

@@ -25,6 +25,7 @@ def gigpo(
   invalid_penalty: float = 0.1,
   signal: str = "outcome",
   singleton: str = "raw",
+  trajectory: str = "episode",
   eps: float = 1e-6,
 ) -> StepCredit:
   """A^E + w A^S, both centred scores of rewards.
@@ -45,6 +46,8 @@ def gigpo(
     signal: "outcome" or "observed" rewards.
     singleton: A^E where the statistics have one entry: "raw" (the code: the
       score itself) or "zero".
+    trajectory: "episode" (A^E) or another trajectory term in its place; see
+      `combine.trajectory_term`.
     eps: added to standard deviations.
 
   Returns:
@@ -63,6 +66,7 @@ def gigpo(
   step, mean, live = scores_at_anchors(group, returns, norm=norm, eps=eps)
   episode = episode_term(
     group,
+    kind=trajectory,
     norm=norm,
     statistics=statistics,
     success_reward=success_reward,

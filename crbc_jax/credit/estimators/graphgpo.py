@@ -28,6 +28,7 @@ def graphgpo(
   invalid_penalty: float = 0.1,
   signal: str = "outcome",
   singleton: str = "raw",
+  trajectory: str = "episode",
   eps: float = 1e-6,
 ) -> StepCredit:
   """beta^E A^E + beta^G A^G with A^G from distances of successors.
@@ -56,6 +57,8 @@ def graphgpo(
     signal: "outcome" or "observed"; of the episode term only, distances use
       success alone.
     singleton: A^E where the statistics have one entry, "raw" or "zero".
+    trajectory: "episode" (A^E) or another trajectory term in its place; see
+      `combine.trajectory_term`.
     eps: added to standard deviations.
 
   Returns:
@@ -77,6 +80,7 @@ def graphgpo(
   step, mean, live = scores_at_anchors(group, reward, norm=norm, eps=eps)
   episode = episode_term(
     group,
+    kind=trajectory,
     norm=norm,
     statistics=statistics,
     success_reward=success_reward,

@@ -1,4 +1,4 @@
-"""GRPO and RLOO: every step of a rollout gets the rollout's advantage."""
+"""Every step of a rollout gets the rollout's advantage: GRPO and its kin."""
 
 import jax.numpy as jnp
 
@@ -31,6 +31,17 @@ def grpo(
   )
 
 
+def dr_grpo(
+  group: GroupArrays, *, signal: str = "outcome", singleton: str = "zero"
+) -> StepCredit:
+  """Group-relative advantage R - mean, without the division.
+
+  Source: Dr. GRPO (arXiv 2503.20783), whose loss also divides by a constant:
+  the learner's `aggregation="constant"`. Options as in `grpo`.
+  """
+  return _broadcast(group, kind="dr_grpo", signal=signal, singleton=singleton)
+
+
 def rloo(
   group: GroupArrays, *, signal: str = "outcome", singleton: str = "zero"
 ) -> StepCredit:
@@ -39,6 +50,34 @@ def rloo(
   Source: arXiv 2402.14740. Options as in `grpo`.
   """
   return _broadcast(group, kind="rloo", signal=signal, singleton=singleton)
+
+
+def reinforce_pp(
+  group: GroupArrays, *, signal: str = "outcome", eps: float = 1e-6
+) -> StepCredit:
+  """Return to go, whitened over all rows of the batch of groups.
+
+  Source: REINFORCE++ (arXiv 2501.03262), without its KL reward. Groups play
+  no part; one group estimated alone is a batch of its own.
+
+  Args:
+    group: one unbatched group.
+    signal: "outcome" or "observed" rewards.
+    eps: added to the standard deviation.
+  """
+  return _broadcast(group, kind="reinforce_pp", signal=signal, eps=eps)
+
+
+def reinforce_pp_baseline(
+  group: GroupArrays, *, signal: str = "outcome", eps: float = 1e-6
+) -> StepCredit:
+  """R - group mean, whitened over all rows of the batch of groups.
+
+  Source: REINFORCE++-baseline (arXiv 2501.03262). Options as `reinforce_pp`.
+  """
+  return _broadcast(
+    group, kind="reinforce_pp_baseline", signal=signal, eps=eps
+  )
 
 
 def _broadcast(group: GroupArrays, *, signal: str, **options) -> StepCredit:

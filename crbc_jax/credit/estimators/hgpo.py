@@ -109,7 +109,7 @@ def hgpo(
     log_weight = jnp.where(off_mean | ~any_level, log_weight, -jnp.inf)
   step = jnp.sum(jax.nn.softmax(log_weight, axis=0) * scores, axis=0)
 
-  term = combine.trajectory_term(group, kind=trajectory, signal=signal, eps=eps)
+  term = combine.trajectory_term(group, kind=trajectory, signal=signal)
   visits, mean, _ = combine.segment_moments(
     returns, group.state, group.mask, group.state_mask.shape[0]
   )

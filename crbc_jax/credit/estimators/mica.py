@@ -20,6 +20,8 @@ def mica(
   w_return: float = 0.5,
   w_reward: float = 0.5,
   norm: str = "mean_std",
+  trajectory: str = "none",
+  w_group: float = 1.0,
   eps: float = 1e-6,
 ) -> StepCredit:
   """A = w_return z(G; same step index) + w_reward z(r; all rows).
@@ -37,10 +39,12 @@ def mica(
     w_return: weight of the return term.
     w_reward: weight of the immediate reward term.
     norm: "mean_std", or "mean" to leave the divisions out.
+    trajectory: trajectory term of observed rewards, "none" in the paper.
+    w_group: its weight.
     eps: added to standard deviations.
 
   Returns:
-    StepCredit; the trajectory term is 0 and the step term the advantage. q is
+    StepCredit; q is
     the return of the row and v the mean return at its step index, a baseline
     by time and not by state. A row is live when the group has a second row.
 
@@ -59,9 +63,10 @@ def mica(
     reward, jnp.zeros_like(turn), group.mask, 1, norm=norm, eps=eps
   )
   step = w_return * of_return + w_reward * of_reward
+  term = combine.trajectory_term(group, kind=trajectory, signal="observed")
   return StepCredit(
-    advantage=step,
-    trajectory=jnp.zeros_like(step),
+    advantage=combine.combine(term, step, w_group=w_group, w_step=1.0),
+    trajectory=term,
     step=step,
     q=returns,
     v=jnp.where(group.mask, mean[turn], 0.0),

@@ -26,6 +26,9 @@ def rtmc(
   prior: str = "success_rate",
   visits: str = "first",
   scale: str = "none",
+  trajectory: str = "none",
+  w_group: float = 1.0,
+  w_step: float = 1.0,
   signal: str = "outcome",
   eps: float = 1e-6,
 ) -> StepCredit:
@@ -49,11 +52,13 @@ def rtmc(
     visits: "first" visit of (s,a) in each rollout (default) or "every".
     scale: "none", or "std" to divide by the group's standard deviation of
       credit (over rows, population) without recentring.
+    trajectory: trajectory term, "none" in the paper.
+    w_group, w_step: weights of the two terms.
     signal: "outcome" (1/0) or "observed" rewards.
-    eps: added to that standard deviation.
+    eps: added to the standard deviation of `scale`.
 
   Returns:
-    StepCredit with no trajectory term; v is V'. A row is live when its credit
+    StepCredit; v is V'. A row is live when its credit
     is not 0: the prior lets even a lone visit have credit.
   """
   check_group(group)
@@ -93,10 +98,10 @@ def rtmc(
     )
     population = std[0] * jnp.sqrt((rows - 1) / rows)
     credit = jnp.where(std[0] > 0, credit / (population + eps), credit)
-  zero = jnp.zeros_like(credit)
+  term = combine.trajectory_term(group, kind=trajectory, signal=signal)
   return StepCredit(
-    advantage=credit,
-    trajectory=zero,
+    advantage=combine.combine(term, credit, w_group=w_group, w_step=w_step),
+    trajectory=term,
     step=credit,
     q=jnp.where(group.mask, q[group.pair], 0.0),
     v=jnp.where(group.mask, v[group.state], 0.0),

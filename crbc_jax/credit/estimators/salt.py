@@ -36,10 +36,7 @@ def salt(
   the start never equals one that does not. With w_G = w_S = 1 the advantage is
   the merged value; an edge that nobody shares keeps A^G.
 
-  Actions are known here as (state, action) pairs, so the oldest action of the
-  past agrees only where the state it was taken in agrees too: one observation
-  more than the pairs themselves hold. Successors that nobody acted from count
-  as one and the same.
+  Successors that nobody acted from count as one and the same.
 
   A group of one rollout, an all-fail and an all-success group get 0: the
   trajectory term is 0 there ("grpo" and "rloo").
@@ -65,10 +62,10 @@ def salt(
   check_choice("signal", signal, SIGNALS)
   term = combine.trajectory_term(group, kind=trajectory, signal=signal)
   rows = group.state.shape[0]
-  arrived_by = previous_row(group, group.pair, first=-1)
+  arrived_by = previous_row(group, group.action, first=-1)
   past = history_ids(group, (arrived_by, group.state), length=history)[-1]
   edge = dense_ids(
-    (past, group.pair, group.next_state, group.boundary), group.mask
+    (past, group.action, group.next_state, group.boundary), group.mask
   )
   from_mean = combine.centred_scores(term, edge, group.mask, rows, norm="mean")
   step = 0.0 - from_mean  # never -0

@@ -79,9 +79,9 @@ def test_a_past_that_starts_here_is_not_a_longer_one():
   assert merged("s1 b s2 c s3 d", "s0 a s1 b s2 c s3 d", history=2) == [0, 0, 0]
 
 
-def test_the_oldest_action_agrees_only_with_its_state():
-  """Actions are pairs here: the same word in another state is another."""
-  assert merged("s0 a s1 b s2 c", "s3 a s1 b s2 c", history=1) == [0, 0, 0]
+def test_the_state_of_the_oldest_action_is_forgotten():
+  assert merged("s0 a s1 b s2 c", "s3 a s1 b s2 c", history=1) == [0, 1, 0]
+  assert merged("s0 a s1 b s2 c", "s3 a s1 b s2 c", history=2) == [0, 0, 0]
 
 
 def test_final_steps_meet_by_boundary_and_known_successor():

@@ -51,7 +51,7 @@ def g2po(
   towards the end, so even a group of one rollout has an edge term, and its raw
   score as A^E. An all-fail group without invalid rows gets exactly 0. In an
   all-success group the step terms prefer faster routes while gamma < 1, and
-  A^E is 0 without invalid rows.
+  A^E of outcomes is 0 without invalid rows.
 
   Args:
     group: one unbatched group.

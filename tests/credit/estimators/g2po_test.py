@@ -137,6 +137,14 @@ def test_all_fail_and_all_success():
   )
 
 
+def test_successors_equal_on_paper_give_exactly_zero():
+  """V(m) = 0 up to rounding and V(k) = 0: no reason to rank a over b."""
+  groups = kernel_runs.cancelling()
+  got = credit(*groups, signal="observed", edge_weight=0.0, eps=1e-12)
+  assert not got["step"].any()  # all ends at m are failures, too
+  assert got["q"].any()  # there was rounding
+
+
 def test_edges_equal_on_paper_give_exactly_zero():
   """Undiscounted success: every difference is rounding of V, and no more."""
   group = [
@@ -163,7 +171,7 @@ def test_missing_states_meet_in_the_edge_term_only():
 
 
 def test_truncation_counts_as_failure():
-  kernel_runs.truncated_like_failed(g2po)
+  kernel_runs.check_truncation_is_failure(g2po)
 
 
 @pytest.mark.parametrize("signal", ["outcome", "observed"])

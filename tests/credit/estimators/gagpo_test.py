@@ -115,7 +115,7 @@ def test_a_lone_rollout_credits_its_revisits():
 
 
 def test_truncation_counts_as_failure():
-  kernel_runs.truncated_like_failed(gagpo)
+  kernel_runs.check_truncation_is_failure(gagpo)
 
 
 @pytest.mark.parametrize("signal", ["outcome", "observed"])

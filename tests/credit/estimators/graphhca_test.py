@@ -69,10 +69,13 @@ def test_golden_at_infinite_power():
   assert not got["step"][[0, 2, 5, 7, 9]].any()
 
 
-def test_one_long_way_in_many_counts_fully_at_infinite_power():
-  # Nine of ten lose after m; the shortest way is what remains.
-  group = [rollout("s a m w", "success"), *[rollout("m l", "failure")] * 7]
-  group[1] = rollout("s b m l", "failure")
+def test_infinite_power_looks_at_the_shortest_way_alone():
+  # Eight rows leave m and one of them wins.
+  group = [
+    rollout("s a m w", "success"),
+    rollout("s b m l", "failure"),
+    *[rollout("m l", "failure")] * 6,
+  ]
   mean = credit(group, beta=0.9, norm="mean")
   best = credit(group, beta=0.9, norm="mean", power=LONGEST)
   np.testing.assert_allclose(mean["v"][1], 0.9 / 8, atol=1e-6)
@@ -139,7 +142,7 @@ def test_missing_states_share_nothing():
 
 @pytest.mark.parametrize("power", [1.0, LONGEST])
 def test_truncation_counts_as_failure(power):
-  kernel_runs.truncated_like_failed(graphhca, power=power)
+  kernel_runs.check_truncation_is_failure(graphhca, power=power)
 
 
 @pytest.mark.parametrize("power", [1.0, LONGEST])

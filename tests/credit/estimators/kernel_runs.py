@@ -56,6 +56,21 @@ def degenerate_groups() -> list[Group]:
   ]
 
 
+def cancelling() -> list[Group]:
+  """From s by a to m, whose rewards cancel, or by b to k without any."""
+  groups = []
+  for first, second in ((0.1, 0.6), (0.3, 0.4), (0.6, 0.7), (1.1, 2.2)):
+    rewards = (first, second, -(first + second))
+    ends = [("a", "m", reward) for reward in rewards] + [("b", "k", 0.0)]
+    groups.append(
+      [
+        Rollout((Step("s", action), Step(state, "x", reward)), "failure")
+        for action, state, reward in ends
+      ]
+    )
+  return groups
+
+
 def degenerate_batch() -> GroupBatch:
   table = groups_lib.table_of(degenerate_groups())
   rewards = table.reward + 0.3 * (np.arange(len(table)) % 4 - 1)
@@ -129,7 +144,7 @@ def check_refused(kernel, message: str, **options) -> None:
     jax.eval_shape(functools.partial(kernel, **options), group)
 
 
-def truncated_like_failed(kernel, **options) -> None:
+def check_truncation_is_failure(kernel, **options) -> None:
   """A known state after a truncated or failed rollout is worth nothing."""
 
   def group(end: str, final_state) -> Iterable[Rollout]:

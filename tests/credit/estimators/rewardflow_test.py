@@ -122,7 +122,7 @@ def test_missing_states_share_nothing():
 
 
 def test_truncation_counts_as_failure():
-  kernel_runs.truncated_like_failed(rewardflow)
+  kernel_runs.check_truncation_is_failure(rewardflow)
 
 
 @pytest.mark.parametrize("signal", ["outcome", "observed"])

@@ -139,9 +139,7 @@ def anchored_values(
   """
   visit, deep = visit_values(process), 1.0 - anchor_weight
   held = anchor_weight * process.state_count * visit.v
-  v = solve(
-    process, discount=deep * beta, total=deep * payoffs(process) + held
-  )
+  v = solve(process, discount=deep * beta, total=deep * payoffs(process) + held)
   one_step = _values(process, v, v, beta=beta)
   from_visits = _values_of_rows(process, v, process.row_return)
   gap, row_gap = (

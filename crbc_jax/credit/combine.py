@@ -191,9 +191,7 @@ def _whitened(
   mean = total(values) / jnp.maximum(count, 1.0)
   centred = jnp.where(mask, values - mean, 0.0)
   variance = total(centred**2) / jnp.maximum(count - 1.0, 1.0)
-  high = over_batch(
-    jax.lax.pmax, jnp.max(jnp.where(mask, values, -jnp.inf))
-  )
+  high = over_batch(jax.lax.pmax, jnp.max(jnp.where(mask, values, -jnp.inf)))
   low = over_batch(jax.lax.pmin, jnp.min(jnp.where(mask, values, jnp.inf)))
   size = jnp.maximum(jnp.abs(high), jnp.abs(low))
   differs = (high > low + ROUNDING * size) & (variance > 0)

@@ -1,5 +1,6 @@
 """What every estimator must satisfy; run on one's own at registration."""
 
+import dataclasses
 import functools
 import inspect
 from typing import Any
@@ -13,7 +14,7 @@ from crbc_jax.rollouts.table import StepTable
 from crbc_jax.types import Estimator, GroupArrays, StepCredit
 
 _ROWS = ("advantage", "trajectory", "step", "q", "v", "live")
-_CLOSE = {"atol": 1e-4, "rtol": 1e-4}
+_CLOSE = 1e-4
 
 
 def check_estimator(function: Estimator, **options: Any) -> None:
@@ -114,7 +115,7 @@ def _check_result(name: str, got: Any, arrays: GroupArrays) -> None:
 
 def _compare(name: str, got, want, what: str) -> None:
   for field in _ROWS:
-    if not np.allclose(got[field], want[field], **_CLOSE):
+    if not np.allclose(got[field], want[field], rtol=_CLOSE, atol=_CLOSE):
       raise ValueError(f"estimator {name}: {field} {what}")
 
 
@@ -173,7 +174,8 @@ def _order(*, reverse: bool) -> np.ndarray:
 def _with_garbage(arrays: GroupArrays) -> GroupArrays:
   """Padded rows hold NaN and other rows' numbers."""
   mask = arrays.mask
-  return arrays.replace(
+  return dataclasses.replace(
+    arrays,
     reward=np.where(mask, arrays.reward, np.nan).astype(np.float32),
     value=np.where(mask, arrays.value, np.inf).astype(np.float32),
     boundary=np.where(mask, arrays.boundary, 1).astype(np.int32),

@@ -135,7 +135,9 @@ def parse_estimator(text: str) -> tuple[str, dict[str, Any]]:
   path = re.match(r"\s*[A-Za-z_][\w.]*:", text)
   module = path[0].strip() if path else ""
   try:
-    node = ast.parse(text[path.end() if path else 0 :].strip(), mode="eval").body
+    node = ast.parse(
+      text[path.end() if path else 0 :].strip(), mode="eval"
+    ).body
   except SyntaxError:
     raise ValueError(form) from None
   if isinstance(node, ast.Name):

@@ -22,7 +22,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 Product = Callable[[chex.Array, chex.Array], chex.Array]
-"""`product(left, right)`, a matrix product; passed in so tests can degrade it."""
+"""`product(left, right)`: a matrix product, which tests can degrade."""
 
 
 def matmul(left: chex.Array, right: chex.Array) -> chex.Array:
@@ -157,9 +157,9 @@ def _solve_on_host(*arrays) -> np.ndarray:
 
 def _splu(source, target, weight, leak, rhs) -> np.ndarray:
   size = len(leak)
-  kept = (
-    (source >= 0) & (source < size) & (target >= 0) & (target < size)
-  ) & (source != target)
+  kept = ((source >= 0) & (source < size) & (target >= 0) & (target < size)) & (
+    source != target
+  )
   source, target = source[kept], target[kept]
   weight = weight[kept].astype(np.float64)
   diagonal = np.bincount(source, weight, size) + leak

@@ -149,7 +149,7 @@ def pad_groups(
     pair=of_transitions(merged.pair),
     next_state=of_transitions(_outside(merged.next_state, n)),
     boundary=of_transitions(merged.boundary),
-    count=of_transitions(merged.count),
+    count=of_transitions(merged.visits),
     hop=padded(merged.hop, np.int32, at=at_node, width=n),
     slot=padded(_outside(merged.slot, a), np.int32, a, at=at_node, width=n),
     slot_mask=flags(a, merged.node_group[slotted], merged.slot[slotted]),

@@ -28,7 +28,7 @@ class Merged(NamedTuple):
   pair: np.ndarray  # [E']
   next_state: np.ndarray  # [E'], -1 = never acted from
   boundary: np.ndarray  # [E']
-  count: np.ndarray  # [E'] rows merged
+  visits: np.ndarray  # [E'] rows merged
   node_group: np.ndarray  # [N'] group of each anchor, flat over the groups
   node_state: np.ndarray  # [N'] number of the anchor in its group
   hop: np.ndarray  # [N'] in its group
@@ -66,7 +66,7 @@ def merge_transitions(ids: Interned) -> Merged:
     pair=ids.pair[first],
     next_state=ids.next_state[first],
     boundary=ids.boundary[first],
-    count=np.bincount(transition),
+    visits=np.bincount(transition),
     node_group=node_group,
     node_state=node_state,
     hop=hop - first_node[node_group],

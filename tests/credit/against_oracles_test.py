@@ -163,17 +163,19 @@ def crbc_sets():
     state | {"signal": "observed", "sigma_min": 0.3},
     state | {"truncation": "bootstrap", "kappa": 2.0},
     state | {"depth": 2, "beta": 0.9},
+    state | {"depth": 0, "beta": 0.9},
     {"depth": 0, "kappa": 1.0, "readout": "action"},
   ]
 
 
 def anchored_sets():
   weights = ({"anchor_weight": w} for w in (0.0, 0.5, 1.0))
-  return [*closure_sets(), *weights]
+  return [*closure_sets(), *weights, {"readout": "state", "kappa": 1.0}]
 
 
 def lambda_sets():
-  return [*closure_sets(), *({"lam": x} for x in (0.0, 0.5, 1.0))]
+  by_state = {"readout": "state", "signal": "observed"}
+  return [*closure_sets(), by_state, *({"lam": x} for x in (0.0, 0.5, 1.0))]
 
 
 SETS = {

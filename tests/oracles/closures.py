@@ -33,7 +33,9 @@ def crbc(
 
   readout "action"  gap = Q(s,a) - V(s), gate on two actions at s
   readout "state"   gap = gain + beta V(s') - V(s) of the row, gate on two
-                    distinct successors at s: states, or kinds of end
+                    distinct successors at s: states, or kinds of end. At
+                    depth K >= 1 V(s') is that of depth K - 1, at depth 0
+                    the gap is the row's return less V(s).
   """
   common.one_of("readout", readout, ("action", "state"))
   shared = {"beta": beta, "signal": signal, "truncation": truncation}
@@ -45,7 +47,13 @@ def crbc(
     gaps = _gaps(group, v, q)
     kinds = _kind_of_action(group)
   else:
-    gaps = _state_gaps(group, v, **shared)
+    if depth == 0:
+      gaps = _return_gaps(group, v, beta=beta, signal=signal)
+    elif math.isinf(depth):
+      gaps = _state_gaps(group, v, v, **shared)
+    else:
+      before, _ = oracle.finite_depth(group, int(depth) - 1, **shared)
+      gaps = _state_gaps(group, v, before, **shared)
     kinds = _kind_of_successor(group, truncation)
   return _read_out(
     group,
@@ -70,6 +78,7 @@ def crbc_anchored(
   anchor_weight=0.3,
   sigma_min=0.1,
   kappa=0.0,
+  readout: str = "action",
   w_group=1.0,
   w_step=5.0,
   signal: str = "outcome",
@@ -110,12 +119,20 @@ def crbc_anchored(
     sa: (1 - w) * common.mean(values) + w * q0[sa]
     for sa, values in backed_up.items()
   }
+  gaps, kinds = _gaps(group, v, q), _kind_of_action(group)
+  if readout == "state":
+    one_step = _state_gaps(group, v, v, **shared)
+    whole = _return_gaps(group, v, beta=beta, signal=signal)
+    gaps = common.rows(
+      group, lambda i, t: (1 - w) * one_step[i][t] + w * whole[i][t]
+    )
+    kinds = _kind_of_successor(group, truncation)
   return _read_out(
     group,
-    _gaps(group, v, q),
-    _kind_of_action(group),
+    gaps,
+    kinds,
     v,
-    q,
+    q if readout == "action" else None,
     sigma_min=sigma_min,
     kappa=kappa,
     w_group=w_group,
@@ -133,6 +150,7 @@ def crbc_lambda(
   lam=0.8,
   sigma_min=0.1,
   kappa=0.0,
+  readout: str = "action",
   w_group=1.0,
   w_step=5.0,
   signal: str = "outcome",
@@ -200,12 +218,16 @@ def crbc_lambda(
       lambda i, t: (anchor(group, i, t), group[i].steps[t].action),
     )
   )
+  gaps, kinds = _gaps(group, v, q), _kind_of_action(group)
+  if readout == "state":
+    gaps = common.rows(group, lambda i, t: returns[i][t] - v[key(i, t)])
+    kinds = _kind_of_successor(group, truncation)
   return _read_out(
     group,
-    _gaps(group, v, q),
-    _kind_of_action(group),
+    gaps,
+    kinds,
     v,
-    q,
+    q if readout == "action" else None,
     sigma_min=sigma_min,
     kappa=kappa,
     w_group=w_group,
@@ -252,15 +274,28 @@ def _gaps(group: Group, v: dict, q: dict) -> Rows:
   return common.rows(group, gap)
 
 
+def _return_gaps(group: Group, v: dict, *, beta, signal: str) -> Rows:
+  def gain(i: int, t: int) -> Fraction:
+    return _gain(group, i, t, beta, signal)
+
+  returns = [
+    common.discounted([gain(i, t) for t in range(len(r.steps))], exact(beta))
+    for i, r in enumerate(group)
+  ]
+  return common.rows(
+    group, lambda i, t: returns[i][t] - v[anchor(group, i, t)]
+  )
+
+
 def _state_gaps(
-  group: Group, v: dict, *, beta, signal: str, truncation: str
+  group: Group, v: dict, following: dict, *, beta, signal, truncation
 ) -> Rows:
   step_to = _targets(group, truncation)
   return common.rows(
     group,
     lambda i, t: (
       _gain(group, i, t, beta, signal)
-      + exact(beta) * v.get(step_to[i][t], Fraction(0))
+      + exact(beta) * following.get(step_to[i][t], Fraction(0))
       - v[anchor(group, i, t)]
     ),
   )

@@ -273,8 +273,7 @@ def test_sizes_that_vary_ninefold_need_four_shapes():
     for _ in range(200):
       size = rng.uniform(1, 9)
       rows, states, pairs, merged, hubs = (
-        int(size * per * rng.uniform(0.9, 1.1))
-        for per in (100, 30, 50, 60, 12)
+        int(size * per * rng.uniform(0.9, 1.1)) for per in (100, 30, 50, 60, 12)
       )
       wanted = BatchShape(16, rows, states, pairs, 8, merged, hubs)
       shape = grow_shape(shape, wanted)

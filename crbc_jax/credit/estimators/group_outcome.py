@@ -75,9 +75,7 @@ def reinforce_pp_baseline(
 
   Source: REINFORCE++-baseline (arXiv 2501.03262). Options as `reinforce_pp`.
   """
-  return _broadcast(
-    group, kind="reinforce_pp_baseline", signal=signal, eps=eps
-  )
+  return _broadcast(group, kind="reinforce_pp_baseline", signal=signal, eps=eps)
 
 
 def _broadcast(group: GroupArrays, *, signal: str, **options) -> StepCredit:

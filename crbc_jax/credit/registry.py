@@ -26,11 +26,33 @@ ESTIMATORS: dict[str, Estimator] = {
   "rtmc": rtmc,
 }
 
+NEED_RESTORING = ("elpo", "vineppo")
+"""Estimators of `learner.branching`: no function of logged rollouts alone."""
+
 
 def estimator_options(name: str) -> dict[str, Any]:
   """Options of an estimator and their defaults, in signature order."""
-  parameters = inspect.signature(_lookup(name)).parameters.values()
+  return options_of(_lookup(name))
+
+
+def options_of(function: Callable[..., Any]) -> dict[str, Any]:
+  """Keyword-only arguments and their defaults, in signature order."""
+  parameters = inspect.signature(function).parameters.values()
   return {p.name: p.default for p in parameters if p.kind == p.KEYWORD_ONLY}
+
+
+def check_options(
+  name: str, function: Callable[..., Any], options: dict[str, Any]
+) -> None:
+  """Raises ValueError for an option `function` lacks or one of a wrong type."""
+  known = options_of(function)
+  for option in options:
+    if option not in known:
+      raise ValueError(
+        f"estimator {name!r} has no option {option!r}"
+        f"{suggestion(option, known)}; it has: {', '.join(known)}"
+      )
+    _check_type(name, option, options[option], known[option])
 
 
 def make_estimator(name: str, **options: Any) -> Estimator:
@@ -41,17 +63,11 @@ def make_estimator(name: str, **options: Any) -> Estimator:
 
   Raises:
     ValueError: unknown estimator or option (the message lists the known ones),
-      or a value of the wrong type or outside its range.
+      one that needs an environment, or a value of the wrong type or outside
+      its range.
   """
   function = _lookup(name)
-  known = estimator_options(name)
-  for option in options:
-    if option not in known:
-      raise ValueError(
-        f"estimator {name!r} has no option {option!r}"
-        f"{suggestion(option, known)}; it has: {', '.join(known)}"
-      )
-    _check_type(name, option, options[option], known[option])
+  check_options(name, function, options)
   bound = functools.partial(function, **options)
   # Range checks of options run while tracing; trace once, on nothing.
   jax.eval_shape(bound, _smallest_group())
@@ -105,9 +121,16 @@ def parse_estimator(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _lookup(name: str) -> Estimator:
-  if name not in ESTIMATORS:
+  if name in NEED_RESTORING and name not in ESTIMATORS:
     raise ValueError(
-      f"unknown estimator {name!r}{suggestion(name, ESTIMATORS)}; "
+      f"estimator {name!r} plays extra rollouts from visited states: it needs "
+      "an environment that can be restored to a state, as in `crbc train`, and "
+      "can't credit a logged table"
+    )
+  if name not in ESTIMATORS:
+    hint = suggestion(name, (*ESTIMATORS, *NEED_RESTORING))
+    raise ValueError(
+      f"unknown estimator {name!r}{hint}; "
       f"known: {', '.join(sorted(ESTIMATORS))}"
     )
   return ESTIMATORS[name]

@@ -109,6 +109,8 @@ def make_update_fn(
     rollouts: Rollouts [P, G, T].
     advantage: [P, G, T] float32.
     key: for shuffling.
+    clip_low_extra: [P, G, T] float32, added to the lower clip of each step; by
+      default nothing is.
 
   Returns of it:
     (LearnerState, metrics dict of scalars). `params_finite` is False when a
@@ -130,7 +132,12 @@ def make_update_fn(
     taken = of_action(every)
     share = weight / minibatch
     policy, clipped = losses.clipped_surrogate(
-      taken, rows["log_prob"], rows["advantage"], share, clip=clip
+      taken,
+      rows["log_prob"],
+      rows["advantage"],
+      share,
+      clip=clip,
+      clip_low_extra=rows.get("clip_low_extra"),
     )
     ent = losses.entropy(every, share)
     kl = jnp.zeros(())
@@ -149,7 +156,9 @@ def make_update_fn(
 
   grad_fn = jax.value_and_grad(loss_fn, has_aux=True)
 
-  def update(state, levels, rollouts: Rollouts, advantage, key):
+  def update(
+    state, levels, rollouts: Rollouts, advantage, key, clip_low_extra=None
+  ):
     mask = rollouts.mask
     per_level = mask.shape[1] * mask.shape[2]
     advantage = scale_advantage(advantage, mask, scale=advantage_scale)
@@ -161,6 +170,8 @@ def make_update_fn(
       "log_prob": rollouts.log_prob,
       "advantage": advantage,
     }
+    if clip_low_extra is not None:
+      rows["clip_low_extra"] = clip_low_extra
     rows = jax.tree.map(lambda x: x.reshape(live.shape + x.shape[3:]), rows)
     padding = -live.size % minibatch
     batches = (jnp.sum(live) + minibatch - 1) // minibatch

@@ -7,20 +7,22 @@ import pathlib
 from rich.table import Table
 
 from crbc_jax.credit import registry
+from crbc_jax.learner import branching
 from crbc_jax.learner import config as config_lib
 
 
 def estimators() -> Table:
-  """Registered estimators with their options and defaults."""
+  """Estimators with their options and defaults."""
   table = Table(
     title='Estimators: --config.estimator=NAME or "NAME(option=value)"'
   )
   table.add_column("name", style="bold", no_wrap=True)
   table.add_column("what it does")
   table.add_column("options and defaults")
-  for name in sorted(registry.ESTIMATORS):
-    summary = (inspect.getdoc(registry.ESTIMATORS[name]) or "").split("\n")[0]
-    options = registry.estimator_options(name)
+  functions = registry.ESTIMATORS | branching.BRANCHING
+  for name in sorted(functions):
+    summary = (inspect.getdoc(functions[name]) or "").split("\n")[0]
+    options = registry.options_of(functions[name])
     table.add_row(
       name, summary, ", ".join(f"{k}={v!r}" for k, v in options.items())
     )

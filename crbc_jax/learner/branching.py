@@ -248,8 +248,8 @@ def make_elpo_fn(
   def branch(params, levels, rollouts, key):
     mask = rollouts.mask
     num_levels, group_size, steps = mask.shape
-    won = jnp.any(rollouts.boundary == int(Boundary.SUCCESS), axis=2)
-    won = won.reshape(-1)
+    won = mask & (rollouts.boundary == int(Boundary.SUCCESS))
+    won = jnp.any(won, axis=2).reshape(-1)
     critical, outcome, branched, played = search(
       params, levels, rollouts, ~won, key
     )
@@ -262,7 +262,7 @@ def make_elpo_fn(
     q, v, step = tree_credit(
       score, outcome, branched, group, num_levels, norm=norm, eps=eps
     )
-    suffix = ~won[:, None] & (jnp.arange(steps) >= critical[:, None])
+    suffix = ~won[:, None] & (jnp.arange(steps)[None] >= critical[:, None])
 
     def on_steps(x):
       return jnp.where(mask, x.reshape(mask.shape), jnp.zeros((), x.dtype))
@@ -340,15 +340,10 @@ def _level_and_step(mask: chex.Array) -> tuple[chex.Array, chex.Array]:
 
 def _first_like_it(rollouts: Rollouts) -> chex.Array:
   """First row with the same level, step and state as each row; [P G T]."""
-  mask = rollouts.mask
-  words = rollouts.key.reshape(mask.size, -1)
+  mask, key = rollouts.mask, rollouts.key
+  _, group_size, steps = mask.shape
   level, step = _level_and_step(mask)
-  live = mask.reshape(-1)
-  identity = (*words.T, step, level, ~live)
-  order = jnp.lexsort(identity)  # stable: equal rows stay in order
-  begins = jnp.zeros_like(live).at[0].set(True)
-  for column in identity:
-    ordered = column[order]
-    begins = begins.at[1:].max(ordered[1:] != ordered[:-1])
-  first = jax.lax.cummax(jnp.where(begins, jnp.arange(mask.size), 0))
-  return jnp.zeros_like(order).at[order].set(order[first])
+  # Every rollout against every other of its group, at the same step.
+  same = (key[:, :, None] == key[:, None]).all(-1) & mask[:, None]
+  first = jnp.argmax(same, axis=2).reshape(-1)  # of a masked row: any
+  return (level * group_size + first) * steps + step

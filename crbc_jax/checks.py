@@ -20,6 +20,17 @@ def check_discount(name: str, value: float) -> None:
     raise ValueError(f"{name} must be in (0, 1], got {value}")
 
 
+def check_count(name: str, value: float) -> int:
+  """A static whole number of at least 1, as an int.
+
+  Raises:
+    ValueError: it isn't one.
+  """
+  if not is_number(value) or value != value // 1 or value < 1:
+    raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
+  return int(value)
+
+
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
   """Raises ValueError unless `value` is one of `choices`."""
   if value not in choices:

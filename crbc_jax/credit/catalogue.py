@@ -11,11 +11,14 @@ succeeds get with default options, outcome rewards and valid actions:
   critic   whatever the learned critic says
   prior    below zero, by the smoothing towards the group's success rate
   raw      the score of the rollout as it is
+  branches whatever the extra rollouts say
 
 A test holds each entry to its word.
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 from crbc_jax.credit.estimators.anchored import crbc_anchored, crbc_lambda
 from crbc_jax.credit.estimators.crbc import crbc
@@ -38,14 +41,13 @@ from crbc_jax.credit.estimators.mica import mica
 from crbc_jax.credit.estimators.rewardflow import rewardflow
 from crbc_jax.credit.estimators.rtmc import rtmc
 from crbc_jax.credit.estimators.salt import salt
-from crbc_jax.types import Estimator
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
   """An estimator and what it needs of a log."""
 
-  function: Estimator
+  function: Callable[..., Any]  # an `Estimator`, or what makes a branch
   needs: str  # beyond outcomes: keys, rewards, a critic
   source: str  # paper, or who made it
   singleton: str = "zero"

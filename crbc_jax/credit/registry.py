@@ -20,6 +20,9 @@ from crbc_jax.types import Estimator, GroupArrays, StepCredit, Transitions
 ESTIMATORS: dict[str, Entry] = dict(BUILT_IN)
 """Every estimator that can be named; `register_estimator` adds to it."""
 
+NEED_RESTORING = ("elpo", "vineppo")
+"""Estimators of `learner.branching`: no function of logged rollouts alone."""
+
 
 def register_estimator(
   name: str,
@@ -76,9 +79,16 @@ def lookup(name: str) -> Entry:
   """
   if ":" in name and name not in ESTIMATORS:
     register_estimator(name, _import(name))
-  if name not in ESTIMATORS:
+  if name in NEED_RESTORING and name not in ESTIMATORS:
     raise ValueError(
-      f"unknown estimator {name!r}{suggestion(name, ESTIMATORS)}; "
+      f"estimator {name!r} plays extra rollouts from visited states: it needs "
+      "an environment that can be restored to a state, as in `crbc train`, and "
+      "can't credit a logged table"
+    )
+  if name not in ESTIMATORS:
+    hint = suggestion(name, (*ESTIMATORS, *NEED_RESTORING))
+    raise ValueError(
+      f"unknown estimator {name!r}{hint}; "
       f"known: {', '.join(sorted(ESTIMATORS))}; yours by import path: "
       "'module:function'"
     )
@@ -96,6 +106,20 @@ def options_of(function: Callable[..., Any]) -> dict[str, Any]:
   return {p.name: p.default for p in parameters if p.kind == p.KEYWORD_ONLY}
 
 
+def check_options(
+  name: str, function: Callable[..., Any], options: dict[str, Any]
+) -> None:
+  """Raises ValueError for an option `function` lacks or one of a wrong type."""
+  known = options_of(function)
+  for option in options:
+    if option not in known:
+      raise ValueError(
+        f"estimator {name!r} has no option {option!r}"
+        f"{suggestion(option, known)}; it has: {', '.join(known)}"
+      )
+    _check_type(name, option, options[option], known[option])
+
+
 def make_estimator(name: str, **options: Any) -> Estimator:
   """The estimator `name` with its options bound.
 
@@ -104,7 +128,8 @@ def make_estimator(name: str, **options: Any) -> Estimator:
 
   Raises:
     ValueError: unknown estimator or option (the message lists the known ones),
-      or a value of the wrong type or outside its range.
+      one that needs an environment, or a value of the wrong type or outside
+      its range.
   """
   function = lookup(name).function
   check_options(name, options, options_of(function))

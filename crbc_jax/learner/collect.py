@@ -27,6 +27,69 @@ class Rollouts:
   mask: chex.Array  # [P, G, T] bool, the step was played
 
 
+def make_step_fn(
+  env: Sokoban, logits_fn: LogitsFn
+) -> Callable[..., tuple[Any, chex.Array, dict[str, Any]]]:
+  """Returns `step(params, levels, state, alive, key)`, one step of P x G.
+
+  The rollouts go on from whatever states they are in. Actions are sampled from
+  the softmax of the logits; all randomness comes from `key`.
+
+  Args of the returned function:
+    params: of the policy.
+    levels: P levels.
+    state: leaves [P, G, ...].
+    alive: [P, G] bool; the others stay where they are.
+    key: for the actions and the slips of this step.
+
+  Returns of it:
+    (state after the step, alive after it, fields of `Rollouts` [P, G, ...]).
+  """
+
+  def on_group(function):  # over levels, then over the rollouts of a level
+    return jax.vmap(jax.vmap(function, in_axes=(None, 0)), in_axes=(0, 0))
+
+  def step(params, levels, state, alive, key):
+    action_key, env_key = jax.random.split(key)
+    logits = jax.nn.log_softmax(
+      on_group(lambda level, state: logits_fn(params, level, state))(
+        levels, state
+      )
+    )
+    action = jax.random.categorical(action_key, logits).astype(jnp.int32)
+    log_prob = jnp.take_along_axis(logits, action[..., None], -1)[..., 0]
+    if env.slip > 0:
+      keys = jax.random.split(env_key, alive.shape)
+      after = on_group(lambda level, x: env.step(level, x[0], x[1], x[2]))(
+        levels, (state, action, keys)
+      )
+    else:
+      after = on_group(lambda level, x: env.step(level, x[0], x[1]))(
+        levels, (state, action)
+      )
+    row = {
+      "state": state,
+      "key": jax.vmap(jax.vmap(env.state_key))(state),
+      "action": action,
+      "log_prob": log_prob,
+      "reward": jnp.where(alive, after.reward, 0.0),
+      "boundary": jnp.where(alive, after.boundary, int(Boundary.NONE)),
+      "moved": after.moved & alive,
+      "mask": alive,
+    }
+    going_on = alive & (after.boundary == int(Boundary.NONE))
+    state = jax.tree.map(
+      lambda new, old: jnp.where(
+        alive.reshape(alive.shape + (1,) * (new.ndim - 2)), new, old
+      ),
+      after.state,
+      state,
+    )
+    return state, going_on, row
+
+  return step
+
+
 def make_collect_fn(
   env: Sokoban, logits_fn: LogitsFn, *, group_size: int
 ) -> Callable[[Any, Level, chex.PRNGKey], Rollouts]:
@@ -36,9 +99,7 @@ def make_collect_fn(
   the level's own start, so the first anchor is shared. Actions are sampled
   from the softmax of the logits; all randomness comes from `key`.
   """
-
-  def on_group(function):  # over levels, then over the rollouts of a level
-    return jax.vmap(jax.vmap(function, in_axes=(None, 0)), in_axes=(0, 0))
+  play_step = make_step_fn(env, logits_fn)
 
   def collect(params, levels, key):
     num_levels = levels.player.shape[0]
@@ -46,42 +107,10 @@ def make_collect_fn(
     start = jax.tree.map(
       lambda x: jnp.repeat(x[:, None], group_size, axis=1), start
     )
-    logits_of = on_group(lambda level, state: logits_fn(params, level, state))
 
     def step(carry, step_key):
-      state, alive = carry
-      action_key, env_key = jax.random.split(step_key)
-      logits = jax.nn.log_softmax(logits_of(levels, state))
-      action = jax.random.categorical(action_key, logits).astype(jnp.int32)
-      log_prob = jnp.take_along_axis(logits, action[..., None], -1)[..., 0]
-      if env.slip > 0:
-        keys = jax.random.split(env_key, (num_levels, group_size))
-        after = on_group(lambda level, x: env.step(level, x[0], x[1], x[2]))(
-          levels, (state, action, keys)
-        )
-      else:
-        after = on_group(lambda level, x: env.step(level, x[0], x[1]))(
-          levels, (state, action)
-        )
-      row = {
-        "state": state,
-        "key": jax.vmap(jax.vmap(env.state_key))(state),
-        "action": action,
-        "log_prob": log_prob,
-        "reward": jnp.where(alive, after.reward, 0.0),
-        "boundary": jnp.where(alive, after.boundary, int(Boundary.NONE)),
-        "moved": after.moved & alive,
-        "mask": alive,
-      }
-      going_on = alive & (after.boundary == int(Boundary.NONE))
-      state = jax.tree.map(
-        lambda new, old: jnp.where(
-          alive.reshape(alive.shape + (1,) * (new.ndim - 2)), new, old
-        ),
-        after.state,
-        state,
-      )
-      return (state, going_on), row
+      state, alive, row = play_step(params, levels, *carry, step_key)
+      return (state, alive), row
 
     alive = jnp.ones((num_levels, group_size), bool)
     (final, _), rows = jax.lax.scan(

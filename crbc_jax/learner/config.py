@@ -12,6 +12,7 @@ import ml_collections
 from crbc_jax.checks import suggestion
 from crbc_jax.credit import registry
 from crbc_jax.envs.sokoban import REWARDS
+from crbc_jax.learner import branching
 from crbc_jax.learner.update import ADVANTAGE_SCALES, AGGREGATIONS
 
 
@@ -26,8 +27,10 @@ def get_config() -> ml_collections.ConfigDict:
     {
       "seed": 0,
       # "crbc", "grpo", ...; options in brackets: "crbc(depth=2, w_step=1.0)".
+      # "vineppo" and "elpo" play extra rollouts for their credit.
       "estimator": "crbc",
-      "env_steps": 500_000,  # budget; counts steps that were really played
+      # Budget; counts steps that were really played, also in extra rollouts.
+      "env_steps": 500_000,
       # Level file or folder (XSB / Boxoban). Empty: generate, see `generator`.
       "levels": "",
       # Held-out levels. Empty: generated, or every 10th layout of `levels`.
@@ -200,7 +203,10 @@ def validate(config: ml_collections.ConfigDict) -> None:
     )
   try:
     name, options = registry.parse_estimator(config.estimator)
-    registry.make_estimator(name, **options)
+    if name in branching.BRANCHING:
+      branching.check_branching(name, options)
+    else:
+      registry.make_estimator(name, **options)
   except (ValueError, TypeError) as error:
     raise ConfigError(f"config.estimator: {error}") from error
 

@@ -17,10 +17,10 @@ import numpy as np
 import crbc_jax
 from crbc_jax.credit import registry
 from crbc_jax.credit.diagnostics import batch_diagnostics
+from crbc_jax.learner import branching, evaluate, records, task, update
 from crbc_jax.learner import collect as collect_lib
 from crbc_jax.learner import config as config_lib
 from crbc_jax.learner import critic as critic_lib
-from crbc_jax.learner import evaluate, records, task, update
 from crbc_jax.learner.checkpoint import Checkpoints
 from crbc_jax.rollouts.batching import BatchShape
 from crbc_jax.rollouts.from_arrays import ArrayBatch, batch_arrays
@@ -43,7 +43,7 @@ class Progress:
   """Counters of a run; with the learner state all that a resume needs."""
 
   update: int = 0
-  env_steps: int = 0  # steps really played
+  env_steps: int = 0  # steps really played, those of branches included
   level_cursor: int = 0  # levels drawn so far
 
 
@@ -260,7 +260,10 @@ def _make_step(config, current: task.Task):
   """Returns `step(state, levels, update) -> (state, metrics, problem)`."""
   env, logits_fn = current.env, current.logits_fn
   name, options = registry.parse_estimator(config.estimator)
-  credit_fn = registry.make_credit_fn(name, **options)
+  if name in branching.BRANCHING:
+    branch = branching.make_branch_fn(name, env, logits_fn, **options)
+  else:
+    branch, credit_fn = None, registry.make_credit_fn(name, **options)
   collect = collect_lib.make_collect_fn(
     env, logits_fn, group_size=config.rollout.group_size
   )
@@ -289,18 +292,34 @@ def _make_step(config, current: task.Task):
     began = time.perf_counter()
     rollouts = jax.block_until_ready(collect(state.params, levels, rollout_key))
     collected = time.perf_counter()
-    value = None
-    if critic:
-      value = values_of(state.critic_params, levels, rollouts.state)
-    advantage, arrays, credit = credit_rollouts(
-      rollouts, credit_fn, actions=env.num_actions, value=value
-    )
+    clip_low_extra = value = None
+    extra: dict[str, float] = {}  # what branches cost
+    if branch:
+      # No split of the key above gives this one.
+      branch_key = jax.random.fold_in(jax.random.fold_in(base, number), 2)
+      found, cost = branch(state.params, levels, rollouts, branch_key)
+      batch = batch_rollouts(rollouts, actions=env.num_actions)
+      credit, extra = branching.for_records(found, cost, batch)
+      advantage, arrays = np.asarray(found.advantage), batch.arrays
+      clip_low_extra = found.clip_low_extra
+    else:
+      if critic:
+        value = values_of(state.critic_params, levels, rollouts.state)
+      advantage, arrays, credit = credit_rollouts(
+        rollouts, credit_fn, actions=env.num_actions, value=value
+      )
     credited = time.perf_counter()
     problem = _first_non_finite(rollouts, advantage, config.estimator)
     if problem:
       return state, {}, problem
     state, learned = learn(
-      state, levels, rollouts, advantage, update_key, value
+      state,
+      levels,
+      rollouts,
+      advantage,
+      update_key,
+      value=value,
+      clip_low_extra=clip_low_extra,
     )
     learned = {k: float(v) for k, v in jax.device_get(learned).items()}
     updated = time.perf_counter()
@@ -309,7 +328,8 @@ def _make_step(config, current: task.Task):
     metrics = {
       **batch_diagnostics(arrays, credit),
       **learned,
-      "steps": int(mask.sum()),
+      **extra,
+      "steps": int(mask.sum() + extra.get("extra_steps", 0)),
       "no_op_share": float(1 - np.asarray(rollouts.moved)[mask].mean()),
       "seconds_rollout": collected - began,
       "seconds_credit": credited - collected,

@@ -17,12 +17,14 @@ def clipped_surrogate(
   weight: chex.Array,
   *,
   clip: float,
+  clip_low_extra: chex.Array | None = None,
 ) -> tuple[chex.Array, chex.Array]:
   """PPO's clipped objective, to be minimised.
 
-    sum_i w_i max(-A_i rho_i, -A_i clip(rho_i, 1 - clip, 1 + clip))
+    sum_i w_i max(-A_i rho_i, -A_i clip(rho_i, 1 - clip - x_i, 1 + clip))
 
-  Advantages are constants. Source: arXiv 1707.06347, eq. 7.
+  Advantages are constants; x_i is `clip_low_extra`, 0 when not given. Source:
+  arXiv 1707.06347, eq. 7.
 
   Returns:
     (loss [], weighted share of rows whose ratio was clipped []).
@@ -32,9 +34,15 @@ def clipped_surrogate(
   log_ratio = jnp.where(live, log_prob - old_log_prob, 0.0)
   ratio = jnp.exp(jnp.clip(log_ratio, -_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT))
   constant = jnp.where(live, advantage, 0.0)
-  bounded = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
+  if clip_low_extra is None:
+    bounded = jnp.clip(ratio, 1.0 - clip, 1.0 + clip)
+    is_outside = jnp.abs(ratio - 1.0) > clip
+  else:
+    low = 1.0 - clip - jnp.where(live, clip_low_extra, 0.0)
+    bounded = jnp.clip(ratio, low, 1.0 + clip)
+    is_outside = (ratio < low) | (ratio > 1.0 + clip)
   loss = jnp.maximum(-constant * ratio, -constant * bounded)
-  outside = (jnp.abs(ratio - 1.0) > clip).astype(jnp.float32)
+  outside = is_outside.astype(jnp.float32)
   return jnp.sum(weight * loss), jnp.sum(weight * outside)
 
 

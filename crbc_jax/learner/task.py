@@ -68,7 +68,7 @@ def make_task(config: ml_collections.ConfigDict) -> Task:
   critic_params: Any = ()
   value_fn = None
   name, _ = registry.parse_estimator(config.estimator)
-  if registry.lookup(name).needs_critic:
+  if name not in registry.NEED_RESTORING and registry.lookup(name).needs_critic:
     critic_params, value_fn = make_grid_value(env, **network)
   return Task(
     env=env,

@@ -118,6 +118,8 @@ def make_update_fn(
     key: for shuffling.
     value: [P, G, T] float32, the values the advantage was computed with; only
       with a critic.
+    clip_low_extra: [P, G, T] float32, added to the lower clip of each step; by
+      default nothing is.
 
   Returns of it:
     (LearnerState, metrics dict of scalars). `params_finite` is False when a
@@ -139,7 +141,12 @@ def make_update_fn(
     taken = of_action(every)
     share = weight / minibatch
     policy, clipped = losses.clipped_surrogate(
-      taken, rows["log_prob"], rows["advantage"], share, clip=clip
+      taken,
+      rows["log_prob"],
+      rows["advantage"],
+      share,
+      clip=clip,
+      clip_low_extra=rows.get("clip_low_extra"),
     )
     ent = losses.entropy(every, share)
     kl = jnp.zeros(())
@@ -158,7 +165,15 @@ def make_update_fn(
 
   grad_fn = jax.value_and_grad(loss_fn, has_aux=True)
 
-  def update(state, levels, rollouts: Rollouts, advantage, key, value=None):
+  def update(
+    state,
+    levels,
+    rollouts: Rollouts,
+    advantage,
+    key,
+    value=None,
+    clip_low_extra=None,
+  ):
     mask = rollouts.mask
     per_level = mask.shape[1] * mask.shape[2]
     of_critic = {}
@@ -174,6 +189,8 @@ def make_update_fn(
       "advantage": advantage,
       **of_critic,
     }
+    if clip_low_extra is not None:
+      rows["clip_low_extra"] = clip_low_extra
     rows = jax.tree.map(lambda x: x.reshape(live.shape + x.shape[3:]), rows)
     padding = -live.size % minibatch
     batches = (jnp.sum(live) + minibatch - 1) // minibatch

@@ -7,6 +7,7 @@ import pathlib
 from rich.table import Table
 
 from crbc_jax.credit import registry
+from crbc_jax.learner import branching
 from crbc_jax.learner import config as config_lib
 
 
@@ -28,10 +29,11 @@ def estimators() -> Table:
     "all succeed",
   ):
     table.add_column(name, overflow="fold")
-  for name in sorted(registry.ESTIMATORS):
-    entry = registry.lookup(name)
+  entries = registry.ESTIMATORS | branching.BRANCHING
+  for name in sorted(entries):
+    entry = entries[name]
     summary = (inspect.getdoc(entry.function) or "").split("\n")[0]
-    options = registry.estimator_options(name)
+    options = registry.options_of(entry.function)
     listed = ", ".join(f"{k}={v!r}" for k, v in options.items())
     table.add_row(
       name,

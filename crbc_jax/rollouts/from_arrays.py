@@ -125,6 +125,12 @@ class ArrayBatch:
     steps[self.table.row_id] = self.batch.to_rows(values, len(self.table))
     return steps.reshape(self.mask.shape)
 
+  def from_steps(self, values: np.ndarray) -> np.ndarray:
+    """Values [P, G, T] of the steps as padded rows [P, R]; 0 on padding."""
+    index = self.batch.row_index
+    flat = np.asarray(values).reshape(-1)[self.table.row_id]
+    return np.where(index >= 0, flat[index], np.zeros((), flat.dtype))
+
 
 def batch_arrays(
   *, mask: np.ndarray, actions: int, shape: BatchShape | None = None, **arrays

@@ -282,9 +282,7 @@ def _return_gaps(group: Group, v: dict, *, beta, signal: str) -> Rows:
     common.discounted([gain(i, t) for t in range(len(r.steps))], exact(beta))
     for i, r in enumerate(group)
   ]
-  return common.rows(
-    group, lambda i, t: returns[i][t] - v[anchor(group, i, t)]
-  )
+  return common.rows(group, lambda i, t: returns[i][t] - v[anchor(group, i, t)])
 
 
 def _state_gaps(

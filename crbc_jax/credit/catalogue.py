@@ -8,6 +8,7 @@ succeeds get with default options, outcome rewards and valid actions:
   uniform  the same on every step of a rollout
   speed    steps that lead to success sooner get more
   rewards  whatever the observed rewards say
+  batch    compared with the other groups of the batch
   critic   whatever the learned critic says
   prior    below zero, by the smoothing towards the group's success rate
   raw      the score of the rollout as it is
@@ -56,8 +57,8 @@ class Entry:
   needs_critic: bool = False  # the column `value`
 
 
-_ACTIONS = "state, action keys"
-_STATES = "state keys"
+_ACTIONS = "states, actions"
+_STATES = "states"
 
 BUILT_IN = {
   "crbc": Entry(crbc, _ACTIONS, "arXiv 2609.35082", all_success="speed"),
@@ -91,15 +92,27 @@ BUILT_IN = {
   "hgpo": Entry(hgpo, _STATES, "arXiv 2602.22817", all_success="speed"),
   "mica": Entry(
     mica,
-    "rewards (a potential)",
+    "rewards",
     "arXiv 2603.06194",
     singleton="rewards",
     all_fail="rewards",
     all_success="rewards",
   ),
-  "reinforce_pp": Entry(reinforce_pp, "outcomes", "arXiv 2501.03262"),
+  "reinforce_pp": Entry(
+    reinforce_pp,
+    "outcomes",
+    "arXiv 2501.03262",
+    singleton="batch",
+    all_fail="batch",
+    all_success="batch",
+  ),
   "reinforce_pp_baseline": Entry(
-    reinforce_pp_baseline, "outcomes", "arXiv 2501.03262"
+    reinforce_pp_baseline,
+    "outcomes",
+    "arXiv 2501.03262",
+    singleton="batch",
+    all_fail="batch",
+    all_success="batch",
   ),
   "rewardflow": Entry(
     rewardflow, _STATES, "arXiv 2603.18859", all_success="speed"

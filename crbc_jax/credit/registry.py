@@ -28,7 +28,7 @@ def register_estimator(
   name: str,
   function: Estimator,
   *,
-  needs: str = "state, action keys",
+  needs: str = "states, actions",
   source: str = "yours",
   needs_critic: bool = False,
 ) -> Estimator:
@@ -104,20 +104,6 @@ def options_of(function: Callable[..., Any]) -> dict[str, Any]:
   """Keyword-only parameters of a function and their defaults."""
   parameters = inspect.signature(function).parameters.values()
   return {p.name: p.default for p in parameters if p.kind == p.KEYWORD_ONLY}
-
-
-def check_options(
-  name: str, function: Callable[..., Any], options: dict[str, Any]
-) -> None:
-  """Raises ValueError for an option `function` lacks or one of a wrong type."""
-  known = options_of(function)
-  for option in options:
-    if option not in known:
-      raise ValueError(
-        f"estimator {name!r} has no option {option!r}"
-        f"{suggestion(option, known)}; it has: {', '.join(known)}"
-      )
-    _check_type(name, option, options[option], known[option])
 
 
 def make_estimator(name: str, **options: Any) -> Estimator:

@@ -4,6 +4,8 @@ import inspect
 import json
 import pathlib
 
+from rich import box
+from rich.console import Group
 from rich.table import Table
 
 from crbc_jax.credit import registry
@@ -11,41 +13,46 @@ from crbc_jax.learner import branching
 from crbc_jax.learner import config as config_lib
 
 
-def estimators() -> Table:
-  """Registered estimators: needs, source, degenerate groups, options."""
+def estimators() -> Group:
+  """Every estimator: what it needs, its source, and its options."""
+  entries = registry.ESTIMATORS | branching.BRANCHING
   table = Table(
-    title='Estimators: --config.estimator=NAME or "NAME(option=value)"',
-    caption="one, all fail, all succeed: what a group of one rollout, of "
-    "failures and of successes gets by default; 'speed': sooner success gets "
-    "more, 'raw': the score as it is, 'prior': a bias of the smoothing",
+    title="Estimators", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False
   )
   table.add_column("name", style="bold", no_wrap=True)
-  for name in (
-    "what it does; options and defaults",
-    "needs",
-    "source",
-    "one",
-    "all fail",
-    "all succeed",
-  ):
+  for name in ("needs", "source", "alone", "failed", "solved"):
     table.add_column(name, overflow="fold")
-  entries = registry.ESTIMATORS | branching.BRANCHING
+  options = Table(
+    title='Options: --config.estimator="NAME(option=value)"',
+    box=box.SIMPLE_HEAD,
+    pad_edge=False,
+    show_edge=False,
+    show_header=False,
+  )
+  options.add_column(style="bold", no_wrap=True)
+  options.add_column(overflow="fold")
   for name in sorted(entries):
     entry = entries[name]
-    summary = (inspect.getdoc(entry.function) or "").split("\n")[0]
-    options = registry.options_of(entry.function)
-    listed = ", ".join(f"{k}={v!r}" for k, v in options.items())
     table.add_row(
       name,
-      f"{summary}\n{listed}",
       entry.needs,
-      entry.source,
+      entry.source.removeprefix("arXiv "),
       entry.singleton,
       entry.all_fail,
       entry.all_success,
-      end_section=True,
     )
-  return table
+    summary = (inspect.getdoc(entry.function) or "").split("\n")[0]
+    defaults = registry.options_of(entry.function).items()
+    listed = ", ".join(f"{k}={v!r}" for k, v in defaults)
+    options.add_row(name, f"{summary}\n{listed}\n")
+  legend = (
+    "alone, failed, solved: what a group of one rollout, of failures and of "
+    "successes gets by default. speed: sooner success gets more; raw: the "
+    "rollout's score as it is; prior: a bias of the smoothing; batch: it is "
+    "compared with the other groups; rewards, critic, branches: whatever those "
+    "say. Sources are arXiv numbers.\n"
+  )
+  return Group(table, legend, options)
 
 
 def config_keys() -> Table:

@@ -18,7 +18,7 @@ import numpy as np
 import rich.console
 import rich.table
 
-from crbc_jax.rollouts.table import StepTable, object_column
+from crbc_jax.rollouts.table import StepTable
 from crbc_jax.types import Boundary
 
 GROUP = 8  # rollouts of a group
@@ -144,15 +144,7 @@ def with_text(table: StepTable, characters: int) -> dict[str, list]:
 
 def text_table(table: StepTable, characters: int) -> StepTable:
   """The same rollouts with strings as keys."""
-  columns = with_text(table, characters)
-  columns["step_idx"] = table.step_idx
-  columns["boundary"] = table.boundary
-  return StepTable.from_columns(
-    **{
-      k: object_column(v) if isinstance(v, list) else v
-      for k, v in columns.items()
-    }
-  )
+  return StepTable.from_columns(**with_text(table, characters))
 
 
 def _hub_walks(

@@ -15,13 +15,14 @@ Sections, all in one run, every round of a workload running all contestants:
 
 "ours" is `make_credit_fn("crbc")` on arrays that are ready, until they are
 blocked on: V, Q, normalised step credit and trajectory term. "dense LU" does
-the same job in JAX, padded to the largest group; SciPy and NumPy stop at V and
-Q - V. Times are medians with quartiles; a ratio is the median over rounds of
-the ratio inside a round. What would need more than 4 GB, or more than about
-five seconds a round, is not run.
+the same job in JAX, padded to the largest group ("padded as ours": on the very
+arrays of ours, with room for growth); SciPy and NumPy stop at V and Q - V.
+Times are medians with quartiles; a ratio is the median over rounds of the ratio
+inside a round. What would need more than 4 GB is not run, nor a competitor that
+would take more than about five seconds a round.
 
-Writes bench_credit.json and bench_credit.md; about six minutes on two cores,
---quick ten seconds. Goals that fail are told, and the exit status stays 0.
+Writes bench_credit.json and bench_credit.md; some ten minutes on two cores,
+--quick fifteen seconds. Goals that fail are told, and the exit status stays 0.
 """
 
 import argparse

@@ -36,7 +36,7 @@ CONTESTANTS = (
   ),
   Contestant(
     "CRBC by state",
-    ("crbc(readout='state', w_step=1.0)", "crbc(readout='state', w_step=5.0)"),
+    ("crbc(readout='state', w_step=1.0)",),
   ),
   Contestant(
     "GraphGPO",
@@ -65,12 +65,12 @@ CONTESTANTS = (
   Contestant("GraphHCA", ("graphhca", "graphhca(w_step=5.0)")),
   Contestant("RewardFlow", ("rewardflow", "rewardflow(w_step=5.0)")),
   Contestant("G2PO", ("g2po", "g2po(anchor_weight=5.0, edge_weight=5.0)")),
-  Contestant("GAGPO", ("gagpo(lam=0.95)", "gagpo(lam=0.8)")),
+  Contestant("GAGPO", ("gagpo", "gagpo(trajectory='grpo')")),
   Contestant("HGPO", ("hgpo", "hgpo(trajectory='grpo')")),
   Contestant("SALT", ("salt",)),
   Contestant(
     "MICA",
-    ("mica", "mica(w_return=0.9, w_reward=0.1)"),
+    ("mica",),
     {"env.reward": "distance"},
   ),
   Contestant("Dr. GRPO", ("dr_grpo",)),

@@ -9,6 +9,8 @@ for every estimator alike.
   python -m experiments.sweep --only SALT HGPO # these; others stay as they are
   python -m experiments.sweep --report         # the table from finished runs
 
+`--rates` tries these learning rates only.
+
 Writes results/sweep.json, which `experiments.compare` reads.
 """
 
@@ -44,12 +46,15 @@ def main(argv: list[str] | None = None) -> None:
   parser.add_argument(
     "--only", nargs="+", choices=LABELS, default=list(LABELS), metavar="LABEL"
   )
+  parser.add_argument(
+    "--rates", nargs="+", type=float, default=list(LEARNING_RATES)
+  )
   args = parser.parse_args(argv)
   cells = [
     (contestant, estimator, rate)
     for contestant in chosen(args.only)
     for estimator in contestant.estimators
-    for rate in LEARNING_RATES
+    for rate in args.rates
   ]
   if not args.report:
     pool.run_all(
@@ -138,11 +143,14 @@ def _table(rows, best) -> Table:
         for r in rows
         if (r["label"], r["estimator"]) == (contestant.label, estimator)
       ]
+      found = {r["learning_rate"]: r for r in cells}
       table.add_row(
         estimator,
         *(
-          f"{r['area']:.3f}{'*' if r is best[r['label']] else ''}"
-          for r in cells
+          f"{found[x]['area']:.3f}{'*' if found[x] is best[contestant.label] else ''}"
+          if x in found
+          else ""
+          for x in LEARNING_RATES
         ),
       )
   return table

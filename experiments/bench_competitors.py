@@ -98,7 +98,8 @@ def _tight(arrays: GroupArrays) -> GroupArrays:
     "state_mask": states,
     "traj_mask": rollouts,
   }
-  names = [field.name for field in dataclasses.fields(arrays)]
+  # The dense solve reads rows alone, not the merged transitions.
+  names = {f.name for f in dataclasses.fields(arrays)} - {"transitions"}
   return dataclasses.replace(
     arrays, **{f: getattr(arrays, f)[:, : wide.get(f, rows)] for f in names}
   )

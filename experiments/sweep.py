@@ -144,15 +144,11 @@ def _table(rows, best) -> Table:
         if (r["label"], r["estimator"]) == (contestant.label, estimator)
       ]
       found = {r["learning_rate"]: r for r in cells}
-      table.add_row(
-        estimator,
-        *(
-          f"{found[x]['area']:.3f}{'*' if found[x] is best[contestant.label] else ''}"
-          if x in found
-          else ""
-          for x in LEARNING_RATES
-        ),
-      )
+      shown = {
+        rate: f"{r['area']:.3f}" + "*" * (r is best[contestant.label])
+        for rate, r in found.items()
+      }
+      table.add_row(estimator, *(shown.get(x, "") for x in LEARNING_RATES))
   return table
 
 

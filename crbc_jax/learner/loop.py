@@ -6,6 +6,7 @@ import fcntl
 import json
 import pathlib
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -335,6 +336,14 @@ def _make_step(config, current: task.Task):
       "seconds_credit": credited - collected,
       "seconds_update": updated - credited,
     }
+    if metrics["residual_warnings"]:
+      warnings.warn(
+        f"update {number + 1}: the values of "
+        f"{metrics['residual_warnings']:.0f} groups miss their equation by up "
+        f"to {metrics['residual']:.1e} of the rewards (residual_warnings in "
+        "metrics.jsonl)",
+        stacklevel=2,
+      )
     bad = [name for name, value in metrics.items() if not np.isfinite(value)]
     if bad:
       problem = f"not finite: {', '.join(bad)}"

@@ -194,12 +194,10 @@ def factorize(column: np.ndarray) -> np.ndarray:
   return rank[codes]
 
 
-def first_codes(column: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
+def first_codes(column: Iterable[Any]) -> tuple[np.ndarray, list[Any]]:
   """Numbers hashable values by first appearance; also the distinct values."""
   number: dict = collections.defaultdict(itertools.count().__next__)
-  codes = np.fromiter(
-    map(number.__getitem__, column), np.int64, count=len(column)
-  )
+  codes = np.fromiter(map(number.__getitem__, column), np.int64)
   return codes, list(number)
 
 

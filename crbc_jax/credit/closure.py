@@ -205,7 +205,7 @@ def solve(
 
   Args:
     process: one unbatched process.
-    discount: in (0, 1].
+    discount: in [0, 1].
     total: [N].
   """
 

@@ -50,7 +50,7 @@ def solve(
 
   Args:
     process: one unbatched process.
-    discount: in [0, 1]; at 1 every anchor must lead to absorption.
+    discount: in (0, 1]; at 1 every anchor must lead to absorption.
     total: [N] payoff total c(s).
 
   Returns:
@@ -65,19 +65,21 @@ def solve(
   # rows are divided by the discount, which leaves whole numbers of visits.
   source = process.slot[process.state]
   after = jnp.where(live, process.next_state, 0)
-  scale = jnp.where(discount > 0, 1.0 / jnp.maximum(discount, 1e-30), 1.0)
-  count = jnp.where(live & (discount > 0), process.count, 0.0)
+  count = jnp.where(live, process.count, 0.0)
   target = process.slot[chains.end[after]]
   flow = count * chains.onward[after]
-  leak = process.count * jnp.where(live, (1.0 - discount) * scale, scale)
-  leak += count * chains.lost[after]
+  leak = jnp.where(
+    live,
+    process.count * ((1.0 - discount) / discount + chains.lost[after]),
+    process.count / discount,
+  )
   gathered = count * chains.own[after]
 
   def at_slot(values):
     return jax.ops.segment_sum(values, source, num_slots)
 
   of_slot = jnp.zeros(num_slots).at[process.slot].add(total, mode="drop")
-  system = (at_slot(leak), of_slot * scale + at_slot(gathered))
+  system = (at_slot(leak), of_slot / discount + at_slot(gathered))
   if num_slots <= DENSE_LIMIT:
     dense = jnp.zeros((num_slots, num_slots))
     dense = dense.at[source, target].add(flow, mode="drop")

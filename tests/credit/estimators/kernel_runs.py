@@ -17,7 +17,7 @@ from tests import groups as groups_lib
 from tests.groups import Group, rollout
 from tests.oracle import Rollout, Step
 
-SHAPE = BatchShape(8, 64, 32, 32, 8)
+SHAPE = BatchShape(8, 64, 32, 32, 8, 64, 32)
 
 
 @functools.cache

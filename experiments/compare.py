@@ -4,14 +4,16 @@ Claim: CRBC exact learns fastest from the same rollouts, ahead of GRPO, GiGPO
 and visit averaging (CRBC depth 0) on 6x6 and 7x7, and of GraphGPO on 7x7; with
 25 % action slip the order is the same. Where it is not so, the table says it.
 
-  python -m experiments.compare                    # 135 runs, about an hour
+  python -m experiments.compare                    # 360 runs, about 2.5 hours
   python -m experiments.compare --settings 6x6     # one setting
   python -m experiments.compare --report           # tables of finished runs
 
 Each estimator runs with its own best learning rate and option of
 `experiments.sweep` (results/sweep.json). Seeds are paired: with the same seed
 all estimators start from the same network and see the same levels in the same
-order. Writes results/compare.json, results/compare.md and a figure.
+order. Steps of the extra rollouts of VinePPO and ELPO count like any other.
+Settings that are not run keep their results. Writes results/compare.json,
+results/compare.md and a figure.
 """
 
 import argparse

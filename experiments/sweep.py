@@ -1,18 +1,21 @@
 """Tunes every estimator alike before they are compared.
 
-Claim: none; it finds, for each estimator of `experiments.compare`, the learning
-rate and the options that matter most for it (w_S of CRBC, omega and step
-weight of GraphGPO, step weight of GiGPO, prior of RTMC), by area under the
-held-out curve on 6x6 levels. The seeds are not those of the comparison; the
-levels are the same, for every estimator alike.
+Claim: none; it finds, for each of `experiments.contestants`, the learning rate
+and the options that matter most for it, by area under the held-out curve on
+6x6 levels. The seeds are not those of the comparison; the levels are the same,
+for every estimator alike.
 
-  python -m experiments.sweep            # 190 runs of 250,000 steps, 20-30 min
-  python -m experiments.sweep --report   # the table from finished runs
+  python -m experiments.sweep                  # 440 runs of 250,000 steps, 1 h
+  python -m experiments.sweep --only SALT HGPO # these; others stay as they are
+  python -m experiments.sweep --report         # the table from finished runs
+
+`--rates` tries these learning rates only.
 
 Writes results/sweep.json, which `experiments.compare` reads.
 """
 
 import argparse
+import json
 import pathlib
 import sys
 
@@ -20,36 +23,17 @@ import numpy as np
 import rich
 from rich.table import Table
 
+import crbc_jax
 from crbc_jax.learner.records import write_json
 from experiments import pool, statistics
+from experiments.contestants import CONTESTANTS, LABELS, Contestant, chosen
 
 LEARNING_RATES = (1e-3, 2e-3, 3e-3, 5e-3, 1e-2)
 SEEDS = (100, 101)
 ENV_STEPS = 250_000
 EVAL_EVERY = 25_000
 METRIC = "success_sampled"
-
-VARIANTS = {
-  "CRBC exact": ("crbc(w_step=1.0)", "crbc(w_step=5.0)"),
-  "CRBC depth 2": ("crbc(depth=2, w_step=1.0)", "crbc(depth=2, w_step=5.0)"),
-  "CRBC depth 0": ("crbc(depth=0, w_step=1.0)", "crbc(depth=0, w_step=5.0)"),
-  "GraphGPO": (
-    "graphgpo(omega=0.5)",
-    "graphgpo(omega=0.8)",
-    "graphgpo(omega=0.95)",
-    "graphgpo(omega=0.5, graph_weight=5.0)",
-    "graphgpo(omega=0.8, graph_weight=5.0)",
-  ),
-  "GiGPO": ("gigpo(step_weight=1.0)", "gigpo(step_weight=5.0)"),
-  "GiGPO mean": (
-    "gigpo(norm='mean', step_weight=1.0)",
-    "gigpo(norm='mean', step_weight=5.0)",
-  ),
-  "RTMC": ("rtmc(prior='success_rate')", "rtmc(prior='discounted')"),
-  "RLOO": ("rloo",),
-  "GRPO": ("grpo",),
-}
-"""What is tried for each estimator, times every learning rate."""
+RESULTS = pathlib.Path("results/sweep.json")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -59,46 +43,52 @@ def main(argv: list[str] | None = None) -> None:
   )
   parser.add_argument("--out", default="runs/sweep", type=pathlib.Path)
   parser.add_argument("--report", action="store_true", help="do not train")
+  parser.add_argument(
+    "--only", nargs="+", choices=LABELS, default=list(LABELS), metavar="LABEL"
+  )
+  parser.add_argument(
+    "--rates", nargs="+", type=float, default=list(LEARNING_RATES)
+  )
   args = parser.parse_args(argv)
   cells = [
-    (label, estimator, rate)
-    for label, estimators in VARIANTS.items()
-    for estimator in estimators
-    for rate in LEARNING_RATES
+    (contestant, estimator, rate)
+    for contestant in chosen(args.only)
+    for estimator in contestant.estimators
+    for rate in args.rates
   ]
   if not args.report:
     pool.run_all(
-      [
-        _job(args.out, estimator, rate, seed)
-        for seed in SEEDS
-        for _, estimator, rate in cells
-      ]
+      [_job(args.out, *cell, seed) for seed in SEEDS for cell in cells]
     )
   rows = []
-  for label, estimator, rate in cells:
+  for contestant, estimator, rate in cells:
     areas = [
       statistics.Curve.read(
-        _job(args.out, estimator, rate, seed).run_dir, METRIC
+        _job(args.out, contestant, estimator, rate, seed).run_dir, METRIC
       ).area(ENV_STEPS)
       for seed in SEEDS
     ]
     rows.append(
       {
-        "label": label,
+        "label": contestant.label,
         "estimator": estimator,
+        "overrides": dict(contestant.overrides),
         "learning_rate": rate,
         "area": float(np.mean(areas)),
         "areas": areas,
+        "version": crbc_jax.__version__,
       }
     )
+  rows += _kept_rows(args.only)
   best = {
     label: max(
       (r for r in rows if r["label"] == label), key=lambda r: r["area"]
     )
-    for label in VARIANTS
+    for label in LABELS
+    if any(r["label"] == label for r in rows)
   }
   write_json(
-    pathlib.Path("results/sweep.json"),
+    RESULTS,
     {
       "command": "python -m experiments.sweep",
       "seeds": SEEDS,
@@ -111,7 +101,21 @@ def main(argv: list[str] | None = None) -> None:
   rich.print(_table(rows, best))
 
 
-def _job(out: pathlib.Path, estimator: str, rate: float, seed: int) -> pool.Job:
+def _kept_rows(ran: list[str]) -> list[dict]:
+  """Rows of the contestants that did not run this time."""
+  if not RESULTS.exists():
+    return []
+  rows = json.loads(RESULTS.read_text(encoding="utf-8"))["all"]
+  return [r for r in rows if r["label"] not in ran]
+
+
+def _job(
+  out: pathlib.Path,
+  contestant: Contestant,
+  estimator: str,
+  rate: float,
+  seed: int,
+) -> pool.Job:
   name = f"{estimator}-lr{rate:g}-s{seed}".replace(" ", "").replace("'", "")
   return pool.Job(
     out / name,
@@ -122,6 +126,7 @@ def _job(out: pathlib.Path, estimator: str, rate: float, seed: int) -> pool.Job:
       "env_steps": ENV_STEPS,
       "eval.every": EVAL_EVERY,
       "tensorboard": False,
+      **contestant.overrides,
     },
   )
 
@@ -131,15 +136,19 @@ def _table(rows, best) -> Table:
   table.add_column("estimator")
   for rate in LEARNING_RATES:
     table.add_column(f"lr {rate:g}", justify="right")
-  for label, estimators in VARIANTS.items():
-    for estimator in estimators:
+  for contestant in CONTESTANTS:
+    for estimator in contestant.estimators:
       cells = [
-        r for r in rows if (r["label"], r["estimator"]) == (label, estimator)
+        r
+        for r in rows
+        if (r["label"], r["estimator"]) == (contestant.label, estimator)
       ]
-      table.add_row(
-        estimator,
-        *(f"{r['area']:.3f}{'*' if r is best[label] else ''}" for r in cells),
-      )
+      found = {r["learning_rate"]: r for r in cells}
+      shown = {
+        rate: f"{r['area']:.3f}" + "*" * (r is best[contestant.label])
+        for rate, r in found.items()
+      }
+      table.add_row(estimator, *(shown.get(x, "") for x in LEARNING_RATES))
   return table
 
 

@@ -10,12 +10,14 @@ With N(s) visits, discount g and a payoff total c(s), values solve
 A self-loop is folded into the weight of its anchor, and an anchor with one
 other live successor p becomes V(s) = own + onward V(p), where
 
-  onward = g n_out / D,   own = c / D,   lost = leak / D,   D = g n_out + leak,
+  onward = g n_out / D,   own = c / D,   lost = leak / D,
+  D      = n_out + n_absorbed + (1 - g) n_self,
   leak   = (1 - g) (n_out + n_self) + n_absorbed.
 
-Nothing is subtracted (1 - g is exact in float32 from g = 1/2 on), so D keeps
-its relative accuracy however long a loop was. Chains of such anchors collapse
-by pointer doubling.
+No two rounded numbers are subtracted (counts are exact, and so is 1 - g in
+float32 from g = 1/2 on), so D keeps its relative accuracy however long a loop
+was. Chains of such anchors collapse by pointer doubling, which would double
+the rounding error of `onward` each round: it is carried in two floats.
 """
 
 from typing import NamedTuple
@@ -36,6 +38,7 @@ class Chains(NamedTuple):
 
   end: chex.Array  # [N] int32, where the chain of hops ends
   onward: chex.Array  # [N] float32, 0 where the chain ends by itself
+  onward_rest: chex.Array  # [N] float32, what `onward` lost by rounding
   lost: chex.Array  # [N] float32
   own: chex.Array  # [N] float32
 
@@ -54,38 +57,29 @@ def solve(
     [N] float32, 0 on anchors without visits.
   """
   num_states, num_slots = len(process.state_count), len(process.slot_mask)
-  keep = 1.0 - discount
+  discount = jnp.asarray(discount, jnp.float32)
   live = process.next_state < num_states
-  own_loop = process.next_state == process.state
+  chains = _collapse(process, live, discount=discount, total=total)
 
-  def at_state(weight):
-    return jax.ops.segment_sum(weight, process.state, num_states)
-
-  n_live = at_state(jnp.where(live, process.count, 0.0))
-  n_self = at_state(jnp.where(own_loop, process.count, 0.0))
-  chains = _collapse(
-    process,
-    out=discount * (n_live - n_self),
-    leak=keep * n_live + (process.state_count - n_live),
-    total=total,
-  )
-
-  # Each transition of a branching anchor, followed to the end of its chain.
+  # Each transition of a branching anchor, followed to the end of its chain;
+  # rows are divided by the discount, which leaves whole numbers of visits.
   source = process.slot[process.state]
   after = jnp.where(live, process.next_state, 0)
-  weight = jnp.where(live, discount * process.count, 0.0)
+  count = jnp.where(live, process.count, 0.0)
   target = process.slot[chains.end[after]]
-  flow = weight * chains.onward[after]
+  flow = count * chains.onward[after]
   leak = jnp.where(
-    live, keep * process.count + weight * chains.lost[after], process.count
+    live,
+    process.count * ((1.0 - discount) / discount + chains.lost[after]),
+    process.count / discount,
   )
-  gathered = weight * chains.own[after]
+  gathered = count * chains.own[after]
 
   def at_slot(values):
     return jax.ops.segment_sum(values, source, num_slots)
 
   of_slot = jnp.zeros(num_slots).at[process.slot].add(total, mode="drop")
-  system = (at_slot(leak), of_slot + at_slot(gathered))
+  system = (at_slot(leak), of_slot / discount + at_slot(gathered))
   if num_slots <= DENSE_LIMIT:
     dense = jnp.zeros((num_slots, num_slots))
     dense = dense.at[source, target].add(flow, mode="drop")
@@ -97,26 +91,32 @@ def solve(
 
 
 def _collapse(
-  process: EmpiricalProcess,
-  *,
-  out: chex.Array,
-  leak: chex.Array,
-  total: chex.Array,
+  process: EmpiricalProcess, live: chex.Array, *, discount, total
 ) -> Chains:
   """Follows every hop to its end, in as many rounds as log2 of the longest."""
+
+  def at_state(transitions):
+    counted = jnp.where(transitions, process.count, 0.0)
+    return jax.ops.segment_sum(counted, process.state, len(total))
+
+  n_live = at_state(live)
+  n_self = at_state(process.next_state == process.state)
+  n_absorbed = process.state_count - n_live
+  keep = 1.0 - discount
+  leak = keep * n_live + n_absorbed
+  weight = (process.state_count - n_self) + keep * n_self
+  weight = jnp.where(weight > 0, weight, 1.0)
   branching = process.slot < len(process.slot_mask)
-  weight = out + leak
-  visited = weight > 0
-  per_weight = jnp.where(visited, 1.0 / jnp.where(visited, weight, 1.0), 0.0)
 
   def start(values, at_branching):
-    return jnp.where(branching, at_branching, values * per_weight)
+    return jnp.where(branching, at_branching, values)
 
   chains = Chains(
     end=process.hop,
-    onward=start(out, 1.0),
-    lost=start(leak, 0.0),
-    own=start(total, 0.0),
+    onward=start(discount * ((n_live - n_self) / weight), 1.0),
+    onward_rest=jnp.zeros_like(leak),
+    lost=start(leak / weight, 0.0),
+    own=start(total / weight, 0.0),
   )
 
   def unfinished(chains):
@@ -124,9 +124,13 @@ def _collapse(
 
   def double(chains):
     beyond = Chains(*(x[chains.end] for x in chains))
+    onward, rest = _product(
+      chains.onward, chains.onward_rest, beyond.onward, beyond.onward_rest
+    )
     return Chains(
       end=beyond.end,
-      onward=chains.onward * beyond.onward,
+      onward=onward,
+      onward_rest=rest,
       lost=chains.lost + chains.onward * beyond.lost,
       own=chains.own + chains.onward * beyond.own,
     )
@@ -134,3 +138,25 @@ def _collapse(
   chains = jax.lax.while_loop(unfinished, double, chains)
   # The last hop of a chain that is resolved where it ends: onward becomes 0.
   return double(chains)
+
+
+def _product(a, a_rest, b, b_rest):
+  """(a + a_rest) (b + b_rest) as a float32 and what it lost by rounding.
+
+  The rounding error of a b comes from products of half-length parts, which
+  are exact (Dekker, Numerische Mathematik 18, 1971).
+  """
+
+  def split(x):
+    high = 4097.0 * x  # 2^12 + 1
+    high = high - (high - x)
+    return high, x - high
+
+  product = a * b
+  (a_high, a_low), (b_high, b_low) = split(a), split(b)
+  error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + (
+    a_low * b_low
+  )
+  rest = error + (a * b_rest + a_rest * b)
+  rounded = product + rest
+  return rounded, rest - (rounded - product)

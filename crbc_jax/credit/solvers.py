@@ -59,7 +59,8 @@ def solve_dense(
   """
   chex.assert_rank([flow, leak, rhs], [2, 1, 1])
   chex.assert_equal_shape([leak, rhs, flow[0]])
-  smallest = max(8, len(leak) // 16)  # bounds the number of blocks compiled
+  # Small blocks run fastest, but every block is compiled.
+  smallest = min(max(8, len(leak) // 8), 32)
   return _eliminate(flow, leak, rhs[:, None], smallest, product)[:, 0]
 
 

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import xxhash
 
 from crbc_jax.rollouts import table as table_lib
 from crbc_jax.rollouts.table import StepTable
+
+_LONG_TEXT = 1_024  # characters on average; below, plain dictionaries win
 
 
 class Interned(NamedTuple):
@@ -35,16 +38,15 @@ class Interned(NamedTuple):
 
 def intern_table(table: StepTable) -> Interned:
   """Orders rows canonically and numbers states, pairs and trajectories."""
-  order = table_lib.canonical_order(table)
-  if not len(order):
+  if not len(table.order):
     raise table_lib.RolloutError(
       "no row has a positive weight; there is nothing to credit"
     )
-  in_order = np.array_equal(order, np.arange(len(table)))
-  t = table if in_order else table.take(order)
+  t = table.in_order
   size = len(t)
-  starts_group = np.append(True, t.group_id[1:] != t.group_id[:-1])
-  starts_traj = starts_group | np.append(True, t.traj_id[1:] != t.traj_id[:-1])
+  starts_group = np.append(True, t.group_codes[1:] != t.group_codes[:-1])
+  starts_traj = np.append(True, t.traj_codes[1:] != t.traj_codes[:-1])
+  starts_traj |= starts_group
   group_row = np.flatnonzero(starts_group)
   group = np.cumsum(starts_group) - 1
   traj_row = np.flatnonzero(starts_traj)
@@ -55,7 +57,7 @@ def intern_table(table: StepTable) -> Interned:
   stride = max(state_code.max(), final_code.max()) + 2
   node = group * stride + state_code
   state, state_of_code = first_appearance(node, group, group_row)
-  action_code = table_lib.factorize(t.action_key)
+  action_code, _ = table_lib.first_codes(t.action_key.tolist())
   span = action_code.max() + 1
   anchor = group * (state.max() + 1) + state  # distinct over groups
   pair, _ = first_appearance(anchor * span + action_code, group, group_row)
@@ -64,7 +66,7 @@ def intern_table(table: StepTable) -> Interned:
   known = state_of_code(group[last] * stride + final_code)
   next_state[last] = np.where(final_code < 0, -1, known)
   return Interned(
-    order=order,
+    order=table.order,
     group=group,
     group_row=group_row,
     state=state,
@@ -127,10 +129,27 @@ def _key_codes(t: StepTable, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     codes = table_lib.factorize(np.concatenate([t.state_key, final]))
     return codes[:size], codes[size:]
   # First appearance in canonical order; only equality of codes matters.
-  seen: dict = {}
-  state = [
-    size + i if key is None else seen.setdefault(key, len(seen))
-    for i, key in enumerate(t.state_key)
+  keys = _digests(t.state_key.tolist() + final.tolist())
+  codes, distinct = table_lib.first_codes(keys)
+  if None in distinct:
+    missing = np.flatnonzero(codes == distinct.index(None))
+    codes[missing] = len(keys) + missing  # each its own
+  return codes[:size], np.where(codes[size:] < len(keys), codes[size:], -1)
+
+
+def _digests(keys: list) -> list:
+  """Long texts as 128-bit hashes, which are faster to compare; others as is.
+
+  Python compares every text in full with its equal in a dictionary. Two texts
+  of one log share a digest with a chance below 1e-20.
+  """
+  if set(map(type, keys)) - {type(None)} != {str}:
+    return keys
+  texts = [key for key in keys if key is not None]
+  if sum(map(len, texts[:64])) < _LONG_TEXT * len(texts[:64]):
+    return keys
+  digest = xxhash.xxh3_128_digest
+  return [
+    None if key is None else digest(key.encode("utf-8", "surrogatepass"))
+    for key in keys
   ]
-  after = [-1 if key is None else seen.get(key, -1) for key in final]
-  return np.array(state, np.int64), np.array(after, np.int64)

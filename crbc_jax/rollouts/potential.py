@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from crbc_jax.rollouts.table import StepTable, canonical_order
+from crbc_jax.rollouts.table import StepTable
 from crbc_jax.rollouts.validation import refuse_rows, validate
 from crbc_jax.types import Boundary
 
@@ -39,8 +39,8 @@ def potential_rewards(
       finite number. The message names the row.
   """
   validate(dataclasses.replace(table, reward=np.zeros(len(table))))
-  order = canonical_order(table)
-  t = table.take(order)
+  order = table.order
+  t = table.in_order
   state = t.state_key.tolist()
   last = t.boundary != Boundary.NONE
   recorded = t.next_state_key.tolist()

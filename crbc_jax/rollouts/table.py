@@ -5,7 +5,10 @@ host; `validation.validate` refuses what credit could silently misread and names
 the group, the trajectory, the step and the remedy.
 """
 
+import collections
 import dataclasses
+import functools
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -104,11 +107,14 @@ class StepTable:
     arrays.setdefault("valid", np.ones(size, bool))
     arrays.setdefault("weight", np.ones(size))
     arrays.setdefault("row_id", np.arange(size))
+    traj = factorize(arrays["traj_id"])
     if "outcome" not in arrays:
-      arrays["outcome"] = _outcome_from_boundary(arrays)
+      arrays["outcome"] = _outcome_from_boundary(arrays, traj)
     if "next_state_key" not in arrays:
-      arrays["next_state_key"] = _next_from_following(arrays)
-    return cls(**arrays)
+      arrays["next_state_key"] = _next_from_following(arrays, traj)
+    table = cls(**arrays)
+    table.__dict__["traj_codes"] = traj  # the cached property
+    return table
 
   @classmethod
   def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "StepTable":
@@ -124,6 +130,28 @@ class StepTable:
           " every row the same fields"
         )
     return cls.from_columns(**{n: [row[n] for row in rows] for n in names})
+
+  @functools.cached_property
+  def group_codes(self) -> np.ndarray:
+    """Groups numbered in the order of their ids; [S] int64."""
+    return factorize(self.group_id)
+
+  @functools.cached_property
+  def traj_codes(self) -> np.ndarray:
+    """Trajectories numbered in the order of their ids; [S] int64."""
+    return factorize(self.traj_id)
+
+  @functools.cached_property
+  def order(self) -> np.ndarray:
+    """Rows of positive weight by (group, trajectory, step)."""
+    return canonical_order(self)
+
+  @functools.cached_property
+  def in_order(self) -> "StepTable":
+    """The rows of positive weight, by (group, trajectory, step)."""
+    if np.array_equal(self.order, np.arange(len(self))):
+      return self
+    return self.take(self.order)
 
   def take(self, rows: np.ndarray) -> "StepTable":
     """The table restricted to `rows` (an index or boolean array)."""
@@ -154,13 +182,25 @@ def factorize(column: np.ndarray) -> np.ndarray:
   """
   if column.dtype != object:
     return _integer_codes(column)
-  distinct = set(column)
+  codes, distinct = first_codes(column)
   try:
-    ordered = sorted(distinct, key=lambda x: (type(x).__name__, x))
+    keys = [(type(x).__name__, x) for x in distinct]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
   except TypeError:
-    ordered = sorted(distinct, key=lambda x: (type(x).__name__, repr(x)))
-  code = {value: i for i, value in enumerate(ordered)}
-  return np.fromiter((code[v] for v in column), np.int64, len(column))
+    names = [(type(x).__name__, repr(x)) for x in distinct]
+    order = sorted(range(len(names)), key=names.__getitem__)
+  rank = np.empty(len(order), np.int64)
+  rank[order] = np.arange(len(order))
+  return rank[codes]
+
+
+def first_codes(column: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
+  """Numbers hashable values by first appearance; also the distinct values."""
+  number: dict = collections.defaultdict(itertools.count().__next__)
+  codes = np.fromiter(
+    map(number.__getitem__, column), np.int64, count=len(column)
+  )
+  return codes, list(number)
 
 
 def is_dense(span: int, size: int) -> bool:
@@ -183,24 +223,36 @@ def _integer_codes(column: np.ndarray) -> np.ndarray:
 def canonical_order(table: StepTable) -> np.ndarray:
   """Index of the rows of positive weight, by (group, trajectory, step)."""
   counted = np.flatnonzero(table.weight > 0)
-  keys = []
-  for column in (table.group_id, table.traj_id, table.step_idx):
-    ranks = factorize(column) if column.dtype == object else column
-    keys.append(ranks[counted])
-  in_order = np.ones(max(len(counted) - 1, 0), bool)
+  keys = (table.group_codes, table.traj_codes, table.step_idx)
+  return counted[sorted_by(*(key[counted] for key in keys))]
+
+
+def sorted_by(*keys: np.ndarray) -> np.ndarray:
+  """Index that sorts rows by the first key, then the second, and so on."""
+  size = len(keys[0])
+  in_order = np.ones(max(size - 1, 0), bool)
   for key in reversed(keys):
     later, same = key[1:] > key[:-1], key[1:] == key[:-1]
     in_order = later | (same & in_order)
   if in_order.all():
-    return counted  # as collected: nothing to sort
-  return counted[np.lexsort(keys[::-1])]
+    return np.arange(size)  # as collected: nothing to sort
+  return np.lexsort(keys[::-1])
+
+
+_SCALARS = {str, bytes, int, float, bool, type(None)}
+"""Key types that are hashable, and no sequences to NumPy."""
 
 
 def _as_column(name: str, values: Any) -> np.ndarray:
   if name in KEY_COLUMNS:
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
       return values.reshape(-1)
-    column = object_column(list(values))
+    values = list(values)
+    if set(map(type, values)) <= _SCALARS:
+      column = np.empty(len(values), object)
+      column[:] = values
+      return column
+    column = object_column(values)
     for i, key in enumerate(column):
       try:
         hash(key)
@@ -221,11 +273,7 @@ def _as_column(name: str, values: Any) -> np.ndarray:
     "valid": bool,
   }.get(name, np.float64)
   if name == "boundary":
-    values = (
-      [_boundary(v) for v in values]
-      if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu"
-      else values
-    )
+    values = _boundaries(values)
   column = np.asarray(values)
   if dtype == np.int64 and column.dtype.kind not in "iu":
     raise RolloutError(
@@ -248,19 +296,29 @@ def _as_column(name: str, values: Any) -> np.ndarray:
   return column.astype(dtype).reshape(-1)
 
 
-def _boundary(value: Any) -> int:
-  if isinstance(value, str):
-    try:
-      return Boundary[value.upper()]
-    except KeyError:
-      raise RolloutError(
-        f"boundary {value!r} is none of none, success, failure, truncated"
-      ) from None
-  return value
+def _boundaries(values: Any) -> Any:
+  """Boundaries by name or by number, as numbers."""
+  if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+    return values
+  values = list(values)
+  known = {
+    name.lower(): int(kind) for name, kind in Boundary.__members__.items()
+  }
+  for word in set(values) - set(known):
+    if isinstance(word, str):
+      if word.lower() not in known:
+        raise RolloutError(
+          f"boundary {word!r} is none of none, success, failure, truncated"
+        )
+      known[word] = known[word.lower()]
+    else:
+      known[word] = word
+  return [known[word] for word in values]
 
 
-def _outcome_from_boundary(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-  traj = factorize(arrays["traj_id"])
+def _outcome_from_boundary(
+  arrays: Mapping[str, np.ndarray], traj: np.ndarray
+) -> np.ndarray:
   won = np.zeros(traj.max(initial=-1) + 1, bool)
   won[
     traj[(arrays["boundary"] == Boundary.SUCCESS) & (arrays["weight"] > 0)]
@@ -268,14 +326,15 @@ def _outcome_from_boundary(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
   return won[traj]
 
 
-def _next_from_following(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+def _next_from_following(
+  arrays: Mapping[str, np.ndarray], traj: np.ndarray
+) -> np.ndarray:
   """The following step's state; None after the last step of a trajectory.
 
   Rows of weight 0 follow nothing: a copy is not the step after its original.
   """
   state = arrays["state_key"]
-  traj = factorize(arrays["traj_id"])
-  order = np.lexsort((arrays["step_idx"], traj))
+  order = sorted_by(traj, arrays["step_idx"])
   order = order[arrays["weight"][order] > 0]
   following = np.full(len(state), None, object)
   goes_on = traj[order][1:] == traj[order][:-1]

@@ -5,8 +5,6 @@ import numpy as np
 from crbc_jax.rollouts.table import (
   RolloutError,
   StepTable,
-  canonical_order,
-  factorize,
 )
 from crbc_jax.types import Boundary
 
@@ -31,13 +29,14 @@ def validate(table: StepTable) -> None:
     "has a weight other than 0 or 1",
     "use 1, or 0 for copies and padding",
   )
-  order = canonical_order(table)
-  if not len(order):
+  if not len(table.order):
     raise RolloutError("every row has weight 0; there is nothing to credit")
-  t = table.take(order)
-  first = np.unique(t.row_id, return_index=True)[1]
-  repeated = np.ones(len(t), bool)
-  repeated[first] = False
+  t = table.in_order
+  repeated = np.zeros(len(t), bool)
+  if (t.row_id[1:] <= t.row_id[:-1]).any():
+    first = np.unique(t.row_id, return_index=True)[1]
+    repeated[:] = True
+    repeated[first] = False
   refuse_rows(t, repeated, "repeats a row_id", "give every row its own row_id")
   refuse_rows(
     t,
@@ -52,7 +51,7 @@ def validate(table: StepTable) -> None:
       "has a value that is not a finite number",
       "write the critic's value of every step, or leave the column out",
     )
-  traj, group = factorize(t.traj_id), factorize(t.group_id)
+  traj, group = t.traj_codes, t.group_codes
   _check_one_group(t, traj, group)
   same = np.zeros(len(t), bool)  # row continues the trajectory of the last row
   same[1:] = traj[1:] == traj[:-1]
@@ -148,17 +147,10 @@ def _check_one_group(t: StepTable, traj: np.ndarray, group: np.ndarray) -> None:
 
 def _check_successors(t: StepTable, last: np.ndarray) -> None:
   recorded, following = t.next_state_key[:-1], t.state_key[1:]
-  if recorded.dtype == object or following.dtype == object:
-    differs = np.fromiter(
-      (
-        r is not None and r != f
-        for r, f in zip(recorded, following, strict=True)
-      ),
-      bool,
-      len(recorded),
-    )
-  else:
-    differs = recorded != following
+  differs = np.asarray(recorded != following, bool)
+  if recorded.dtype == object:
+    at = np.flatnonzero(differs)
+    differs[at] = [key is not None for key in recorded[at]]
   bad = np.append(differs & ~last[:-1], False)
   refuse_rows(
     t,

@@ -1,5 +1,7 @@
 """Rewards from a potential: the formula, and what is refused."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -71,15 +73,11 @@ def test_copies_keep_their_reward_and_hide_nothing():
   rows = np.array([0, 1, 1, 2, 3, 4])
   source = table().take(rows)
   weight = np.array([1.0, 0, 1, 1, 1, 1])
-  source = StepTable(
-    **(vars(source) | {"weight": weight, "reward": rows + 0.5})
-  )
+  source = dataclasses.replace(source, weight=weight, reward=rows + 0.5)
   got = potential_rewards(source, DISTANCE.get).reward
   np.testing.assert_allclose(got, [3, 1.5, 1.5, 0.5, 3, -5])
   weight = np.array([1.0, 1, 0, 1, 1, 1])
-  source = StepTable(
-    **(vars(source) | {"weight": weight, "reward": rows + 7.0})
-  )
+  source = dataclasses.replace(source, weight=weight, reward=rows + 7.0)
   got = potential_rewards(source, DISTANCE.get).reward
   np.testing.assert_allclose(got, [3, 1.5, 8, 0.5, 3, -5])
 

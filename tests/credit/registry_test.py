@@ -252,14 +252,16 @@ def test_unknown_options_are_named_with_the_known_ones():
 
 
 def test_one_estimator_needs_a_critic():
-  critics = {n for n, entry in registry.ESTIMATORS.items() if entry.needs_critic}
+  critics = {
+    n for n, entry in registry.ESTIMATORS.items() if entry.needs_critic
+  }
   assert critics == {"gae"}
 
 
 @pytest.mark.parametrize("name", registry.NEED_RESTORING)
 def test_estimators_that_branch_are_known_but_credit_no_table(name):
   for make in (registry.lookup, registry.make_estimator):
-    with pytest.raises(ValueError, match="restored to a state.*crbc train"):
+    with pytest.raises(ValueError, match=r"restored to a state.*crbc train"):
       make(name)
 
 

@@ -162,7 +162,7 @@ def lambda_values(
 
   lam = 0 is the closure, lam = 1 visit averaging. Found by sweeps until no
   value changes by 1e-7 of the largest, at most 2,000: each sweep shrinks the
-  error by beta (1 - lam) / (1 - beta lam).
+  error by beta (1 - lam) / (1 - beta lam). Differentiable, as `solve`.
 
   Args:
     process: one unbatched process.
@@ -171,28 +171,43 @@ def lambda_values(
     lam: in [0, 1].
   """
 
-  def returns(v):
+  def returns(v, payoff):
     bootstrapped = beta * (1.0 - lam) * value_of_next(process, v)
     return discounted_returns(
-      process.row_gain + bootstrapped,
+      payoff + bootstrapped,
       group_traj,
       process.row_mask,
       discount=beta * lam,
     )
 
-  def sweep(carry):
-    v, _, sweeps = carry
-    following = _state_mean_of_rows(process, returns(v))
-    moved = jnp.max(jnp.abs(following - v))
-    settled = moved <= _SETTLED * jnp.max(jnp.abs(following))
-    return following, settled, sweeps + 1
+  def following(v):
+    later = returns(v, jnp.zeros_like(process.row_gain))
+    return _state_mean_of_rows(process, later)
 
-  def unsettled(carry):
-    return ~carry[1] & (carry[2] < _SWEEPS)
+  def swept(_, rhs):
+    def sweep(carry):
+      v, _, sweeps = carry
+      new = rhs + following(v)
+      moved = jnp.max(jnp.abs(new - v))
+      settled = moved <= _SETTLED * jnp.max(jnp.abs(new))
+      return new, settled, sweeps + 1
 
-  start = (visit_values(process).v, jnp.asarray(False), jnp.asarray(0))
-  v = jax.lax.while_loop(unsettled, sweep, start)[0]
-  return _values_of_rows(process, v, returns(v))
+    def unsettled(carry):
+      return ~carry[1] & (carry[2] < _SWEEPS)
+
+    start = (visit_values(process).v, jnp.asarray(False), jnp.asarray(0))
+    return jax.lax.while_loop(unsettled, sweep, start)[0]
+
+  own = _state_mean_of_rows(
+    process, returns(jnp.zeros_like(process.state_count), process.row_gain)
+  )
+  v = jax.lax.custom_linear_solve(
+    lambda v: v - following(v),
+    own,
+    swept,
+    functools.partial(_transposed, process),
+  )
+  return _values_of_rows(process, v, returns(v, process.row_gain))
 
 
 def solve(
@@ -215,14 +230,18 @@ def solve(
   def contracted(_, rhs):
     return contraction.solve(process, discount=discount, total=rhs)
 
-  def transposed(_, rhs):
-    unvisited = process.state_count == 0
-    matrix = jax.vmap(apply)(jnp.eye(len(rhs)))
-    matrix += jnp.diag(unvisited.astype(rhs.dtype))
-    with jax.default_matmul_precision("highest"):
-      return jnp.linalg.solve(matrix, jnp.where(unvisited, 0.0, rhs))
+  return jax.lax.custom_linear_solve(
+    apply, total, contracted, functools.partial(_transposed, process)
+  )
 
-  return jax.lax.custom_linear_solve(apply, total, contracted, transposed)
+
+def _transposed(process: EmpiricalProcess, vecmat, rhs):
+  """Solves the transposed system of a gradient; dense [N, N]."""
+  unvisited = process.state_count == 0
+  matrix = jax.vmap(vecmat)(jnp.eye(len(rhs))).T
+  matrix = jnp.where(jnp.diag(unvisited), 1.0, matrix)
+  with jax.default_matmul_precision("highest"):
+    return jnp.linalg.solve(matrix, jnp.where(unvisited, 0.0, rhs))
 
 
 def payoffs(process: EmpiricalProcess) -> chex.Array:

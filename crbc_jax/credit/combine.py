@@ -191,8 +191,10 @@ def _whitened(
   mean = total(values) / jnp.maximum(count, 1.0)
   centred = jnp.where(mask, values - mean, 0.0)
   variance = total(centred**2) / jnp.maximum(count - 1.0, 1.0)
-  high = over_batch(jax.lax.pmax, jnp.max(jnp.where(mask, values, -jnp.inf)))
-  low = over_batch(jax.lax.pmin, jnp.min(jnp.where(mask, values, jnp.inf)))
+  # The extremes only decide; `pmax` has no derivative.
+  fixed = jax.lax.stop_gradient(values)
+  high = over_batch(jax.lax.pmax, jnp.max(jnp.where(mask, fixed, -jnp.inf)))
+  low = over_batch(jax.lax.pmin, jnp.min(jnp.where(mask, fixed, jnp.inf)))
   size = jnp.maximum(jnp.abs(high), jnp.abs(low))
   differs = (high > low + ROUNDING * size) & (variance > 0)
   std = jnp.sqrt(jnp.where(differs, variance, 1.0))

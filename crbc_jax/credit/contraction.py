@@ -50,7 +50,7 @@ def solve(
 
   Args:
     process: one unbatched process.
-    discount: in (0, 1]; at 1 every anchor must lead to absorption.
+    discount: in [0, 1]; at 1 every anchor must lead to absorption.
     total: [N] payoff total c(s).
 
   Returns:
@@ -63,15 +63,17 @@ def solve(
 
   # Each transition of a branching anchor, followed to the end of its chain;
   # rows are divided by the discount, which leaves whole numbers of visits.
+  # Nothing is followed at discount 0, where there is nothing to divide by.
+  divisor = jnp.where(discount > 0, discount, 1.0)
   source = process.slot[process.state]
   after = jnp.where(live, process.next_state, 0)
-  count = jnp.where(live, process.count, 0.0)
+  count = jnp.where(live & (discount > 0), process.count, 0.0)
   target = process.slot[chains.end[after]]
   flow = count * chains.onward[after]
   leak = jnp.where(
     live,
-    process.count * ((1.0 - discount) / discount + chains.lost[after]),
-    process.count / discount,
+    process.count * ((1.0 - discount) / divisor) + count * chains.lost[after],
+    process.count / divisor,
   )
   gathered = count * chains.own[after]
 
@@ -79,7 +81,7 @@ def solve(
     return jax.ops.segment_sum(values, source, num_slots)
 
   of_slot = jnp.zeros(num_slots).at[process.slot].add(total, mode="drop")
-  system = (at_slot(leak), of_slot / discount + at_slot(gathered))
+  system = (at_slot(leak), of_slot / divisor + at_slot(gathered))
   if num_slots <= DENSE_LIMIT:
     dense = jnp.zeros((num_slots, num_slots))
     dense = dense.at[source, target].add(flow, mode="drop")

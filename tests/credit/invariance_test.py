@@ -4,6 +4,7 @@ Parametrised over the registry: a new estimator is held to all of this by
 being registered.
 """
 
+import dataclasses
 import functools
 
 import chex
@@ -38,6 +39,8 @@ def cases():
 
 
 CASES = list(cases())
+# Whitened over the batch: the other groups matter, by definition.
+OVER_BATCH = ("reinforce_pp", "reinforce_pp_baseline")
 every_case = pytest.mark.parametrize("name, options", CASES)
 every_estimator = pytest.mark.parametrize("name", NAMES)
 
@@ -142,17 +145,31 @@ def test_renaming_keys_and_ids_changes_no_bit(name):
 
 
 def renumbered(arrays: GroupArrays, rng) -> GroupArrays:
-  """Other numbers for anchors, pairs and trajectories, padding included."""
+  """Other numbers for everything that has one, padding included."""
   b = arrays.mask.shape[0]
   rows = np.arange(b)[:, None]
-  n, m, g = (
-    x.shape[1] for x in (arrays.state_mask, arrays.pair_mask, arrays.traj_mask)
+  merged = arrays.transitions
+
+  def shuffled(size):
+    return np.stack([rng.permutation(size) for _ in range(b)]).astype(np.int32)
+
+  state, pair, traj, transition, slot = (
+    shuffled(x.shape[1])
+    for x in (
+      arrays.state_mask,
+      arrays.pair_mask,
+      arrays.traj_mask,
+      merged.count,
+      merged.slot_mask,
+    )
   )
-  state, pair, traj = (
-    np.stack([rng.permutation(k) for _ in range(b)]).astype(np.int32)
-    for k in (n, m, g)
-  )
-  outside = np.concatenate([state, np.full((b, 1), n, np.int32)], 1)
+  action = rng.permutation(arrays.action.max() + 1).astype(np.int32)
+
+  def with_outside(numbers):  # one past the end stays where it is
+    size = np.full((b, 1), numbers.shape[1], np.int32)
+    return np.concatenate([numbers, size], 1)
+
+  next_state, next_slot = with_outside(state), with_outside(slot)
 
   def moved(values, to):
     out = np.zeros_like(values)
@@ -162,12 +179,23 @@ def renumbered(arrays: GroupArrays, rng) -> GroupArrays:
   return arrays.replace(
     state=state[rows, arrays.state],
     pair=pair[rows, arrays.pair],
-    next_state=outside[rows, arrays.next_state],
+    action=action[arrays.action],
+    next_state=next_state[rows, arrays.next_state],
     traj=traj[rows, arrays.traj],
     pair_state=moved(state[rows, arrays.pair_state], pair),
     pair_mask=moved(arrays.pair_mask, pair),
     state_mask=moved(arrays.state_mask, state),
     traj_mask=moved(arrays.traj_mask, traj),
+    transitions=merged.replace(
+      row=transition[rows, merged.row],
+      pair=moved(pair[rows, merged.pair], transition),
+      next_state=moved(next_state[rows, merged.next_state], transition),
+      boundary=moved(merged.boundary, transition),
+      count=moved(merged.count, transition),
+      hop=moved(state[rows, merged.hop], state),
+      slot=moved(next_slot[rows, merged.slot], state),
+      slot_mask=moved(merged.slot_mask, slot),
+    ),
   )
 
 
@@ -309,38 +337,70 @@ def test_padding_changes_no_bit_of_trajectory_estimators(name):
 
 
 def with_garbage(arrays: GroupArrays, rng, *, wild: bool) -> GroupArrays:
-  """Fills padded rows and pairs; `wild` uses numbers outside every axis."""
+  """Fills all padding; `wild` uses numbers outside every axis."""
   b, r = arrays.mask.shape
-  n, m, g = (
-    x.shape[1] for x in (arrays.state_mask, arrays.pair_mask, arrays.traj_mask)
+  merged = arrays.transitions
+  n, m, g, e, a = (
+    x.shape[1]
+    for x in (
+      arrays.state_mask,
+      arrays.pair_mask,
+      arrays.traj_mask,
+      merged.count,
+      merged.slot_mask,
+    )
   )
 
-  def ids(size, shape):
+  def ids(size, width):
     if wild:
-      return rng.choice([-7, -1, 0, size, 10**6], shape).astype(np.int32)
-    return rng.integers(0, size, shape, np.int32)
+      return rng.choice([-7, -1, 0, size, 10**6], (b, width)).astype(np.int32)
+    return rng.integers(0, size, (b, width), np.int32)
+
+  def numbers(width):
+    return rng.choice([np.nan, np.inf, -np.inf, 1e30, 5.0], (b, width))
+
+  def filled(mask, values, garbage):
+    return np.where(mask, values, garbage).astype(values.dtype)
 
   def rows(values, garbage):
-    return np.where(arrays.mask, values, garbage).astype(values.dtype)
+    return filled(arrays.mask, values, garbage)
+
+  def unseen(values, garbage):
+    return filled(merged.count > 0, values, garbage)
 
   return arrays.replace(
-    state=rows(arrays.state, ids(n, (b, r))),
-    pair=rows(arrays.pair, ids(m, (b, r))),
-    next_state=rows(arrays.next_state, ids(n + 1, (b, r))),
-    traj=rows(arrays.traj, ids(g, (b, r))),
-    step=rows(arrays.step, ids(3, (b, r))),
+    state=rows(arrays.state, ids(n, r)),
+    pair=rows(arrays.pair, ids(m, r)),
+    action=rows(arrays.action, ids(3, r)),
+    next_state=rows(arrays.next_state, ids(n + 1, r)),
+    traj=rows(arrays.traj, ids(g, r)),
+    step=rows(arrays.step, ids(3, r)),
     boundary=rows(arrays.boundary, rng.integers(0, 4, (b, r))),
-    reward=rows(
-      arrays.reward, rng.choice([np.nan, np.inf, -np.inf, 1e30, 5.0], (b, r))
-    ),
-    value=rows(
-      arrays.value, rng.choice([np.nan, np.inf, -np.inf, 1e30, 5.0], (b, r))
-    ),
+    reward=rows(arrays.reward, numbers(r)),
+    value=rows(arrays.value, numbers(r)),
     valid=rows(arrays.valid, rng.integers(0, 2, (b, r)) > 0),
-    pair_state=np.where(
-      arrays.pair_mask, arrays.pair_state, ids(n, (b, m))
-    ).astype(np.int32),
+    pair_state=filled(arrays.pair_mask, arrays.pair_state, ids(n, m)),
+    transitions=merged.replace(
+      row=rows(merged.row, ids(e, r)),
+      pair=unseen(merged.pair, ids(m, e)),
+      next_state=unseen(merged.next_state, ids(n + 1, e)),
+      boundary=unseen(merged.boundary, rng.integers(0, 4, (b, e))),
+      hop=filled(arrays.state_mask, merged.hop, ids(n, n)),
+      slot=filled(arrays.state_mask, merged.slot, ids(a + 1, n)),
+    ),
   )
+
+
+def test_garbage_fills_every_array_that_is_padded():
+  arrays = crowd()[2].arrays
+  filled = with_garbage(arrays, np.random.default_rng(3), wild=False)
+  masks = ("mask", "pair_mask", "state_mask", "traj_mask")
+  for kept, got in ((arrays, filled), (arrays.transitions, filled.transitions)):
+    for field in dataclasses.fields(kept):
+      before, after = getattr(kept, field.name), getattr(got, field.name)
+      if field.name in (*masks, "slot_mask", "count", "transitions"):
+        continue
+      assert (before != after).any(), field.name
 
 
 @pytest.mark.parametrize("wild", [False, True])
@@ -371,7 +431,9 @@ def test_padded_rows_get_exactly_zero(name, options):
 # -- batches and compilation -------------------------------------------------
 
 
-@every_case
+@pytest.mark.parametrize(
+  "name, options", [c for c in CASES if c.values[0] not in OVER_BATCH]
+)
 def test_other_groups_of_the_batch_do_not_matter(name, options):
   """Other companions in the same batch: no bit moves."""
   batch = crowd()[2]
@@ -392,18 +454,34 @@ def test_other_groups_of_the_batch_do_not_matter(name, options):
   )
 
 
+@pytest.mark.parametrize("name", OVER_BATCH)
+def test_whitened_terms_have_the_moments_of_the_batch(name):
+  """And so they change with the other groups."""
+  arrays = crowd()[2].arrays
+  got = np.asarray(run(name, arrays).advantage)[arrays.mask]
+  assert abs(got.mean()) < 1e-5
+  assert got.std(ddof=1) == pytest.approx(1.0, abs=1e-4)
+  fewer = jax.tree.map(lambda x: np.array(x), arrays)
+  fewer.mask[32:] = False
+  half = np.asarray(run(name, fewer).advantage)[:32]
+  assert (
+    np.abs(half - np.asarray(run(name, arrays).advantage)[:32]).max() > 0.01
+  )
+  np.testing.assert_allclose(half[arrays.mask[:32]].mean(), 0, atol=1e-5)
+
+
 @every_estimator
 def test_one_group_without_vmap_and_without_jit(name):
   """The batched, jitted program is the plain function of one group."""
   batch = crowd()[2]
-  want = run(name, batch.arrays)
   for index in (0, 7):
+    whole = batch.arrays
+    if name in OVER_BATCH:  # alone it is a batch of its own
+      whole = jax.tree.map(lambda x, i=index: x[i : i + 1], whole)
+    want = groups_lib.one(run(name, whole), 0 if name in OVER_BATCH else index)
     group = jax.tree.map(jnp.asarray, groups_lib.one(batch.arrays, index))
     chex.assert_trees_all_close(
-      registry.make_estimator(name)(group),
-      groups_lib.one(want, index),
-      atol=REORDERED,
-      rtol=1e-5,
+      registry.make_estimator(name)(group), want, atol=REORDERED, rtol=1e-5
     )
 
 
@@ -472,7 +550,7 @@ def test_gradients_by_reward_of_other_options(name, options):
   [(0, "outcome"), (1, "outcome"), (3, "observed"), (float("inf"), "outcome")],
 )
 def test_gradients_by_beta_are_finite(depth, signal):
-  estimator = registry.ESTIMATORS["crbc"]
+  estimator = registry.lookup("crbc").function
 
   def total(beta, group):
     got = estimator(group, beta=beta, depth=depth, signal=signal)
@@ -493,10 +571,10 @@ def test_gradient_by_beta_is_the_slope():
     np.array(groups_lib.flat([oracle.crbc(group, beta=b)["v"]])).sum()
     for b in (0.899, 0.901)
   )
-  arrays = groups_lib.one(make_batch(groups_lib.table_of([group])).arrays)
-  slope = jax.jit(
-    jax.grad(
-      lambda beta: jnp.sum(registry.ESTIMATORS["crbc"](arrays, beta=beta).v)
-    )
-  )(0.9)
+  batch = make_batch(groups_lib.table_of([group]))
+  arrays = jax.tree.map(jnp.asarray, groups_lib.one(batch.arrays))
+  crbc = registry.lookup("crbc").function
+  slope = jax.jit(jax.grad(lambda beta: jnp.sum(crbc(arrays, beta=beta).v)))(
+    0.9
+  )
   assert slope == pytest.approx((high - low) / 0.002, rel=1e-3)

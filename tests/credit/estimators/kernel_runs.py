@@ -17,7 +17,7 @@ from tests import groups as groups_lib
 from tests.groups import Group, rollout
 from tests.oracle import Rollout, Step
 
-SHAPE = BatchShape(8, 64, 32, 32, 8)
+SHAPE = BatchShape(8, 64, 32, 32, 8, 64, 32)
 
 
 @functools.cache
@@ -162,5 +162,8 @@ def check_truncation_is_failure(kernel, **options) -> None:
     ("truncated", None),
   ):
     got = credit(kernel, group(end, final_state), **options)
+    # A closure eliminates in another order where a last state is known.
     for field in groups_lib.FIELDS:
-      np.testing.assert_array_equal(got[field], want[field], field)
+      np.testing.assert_allclose(
+        got[field], want[field], rtol=1e-6, atol=1e-6, err_msg=field
+      )

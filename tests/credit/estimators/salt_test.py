@@ -68,7 +68,9 @@ def test_what_makes_an_edge():
   assert merged(base, "s0 x s1 b s2 c s3 d", history=3) == [0, 0, 0, 0]
   assert merged(base, "s0 x s1 b s2 c s3 d", history=1) == [0, 0, 1, 0]
   assert merged(base, "s0 a s1 x s2 c s3 d", history=1) == [1, 0, 0, 0]
-  assert merged(base, "s0 a s9 b s2 c s3 d", history=1) == [0, 0, 0, 0]
+  # b leads to s2 from s1 and from s9: the same pair (b, s2) of the past.
+  assert merged(base, "s0 a s9 b s2 c s3 d", history=1) == [0, 0, 1, 0]
+  assert merged(base, "s0 a s9 b s2 c s3 d", history=2) == [0, 0, 0, 0]
 
 
 def test_a_past_that_starts_here_is_not_a_longer_one():
@@ -145,8 +147,11 @@ def test_missing_states_and_invalid_actions():
     Rollout((Step(None, "a"), Step("s", "b"), Step("t", "b")), end)
     for end in ("success", "failure")
   ]
-  # The row after a missing state has it in its past; the third may not.
+  # Nobody shares the first row; the pair (a, s) before the second is shared.
   got = kernels.credit(salt, [missing], history=1)
+  np.testing.assert_array_equal(got["live"], [0, 1, 0] * 2)
+  # Two pairs back the missing state is in the past of the second row.
+  got = kernels.credit(salt, [missing], history=2)
   np.testing.assert_array_equal(got["live"], [0, 0, 0] * 2)
   invalid = [
     Rollout((Step("s", "<invalid>", valid=False), Step("s", "b")), end)

@@ -52,7 +52,7 @@ import rich.table
 
 import crbc_jax
 from crbc_jax.files import write_text
-from crbc_jax.learner import config, loop, records, task
+from crbc_jax.learner import config, loop, records, task, training_step
 from crbc_jax.learner.checkpoint import Checkpoints
 from crbc_jax.report import plots
 from experiments.credit_measures import (
@@ -160,7 +160,7 @@ def train(wanted, current: task.Task) -> dict[str, tuple[int, Any]]:
     run_dir = pathlib.Path(folder) / "run"
     loop.start_run(wanted, run_dir)
     updates = records.read_metrics(run_dir, "train")
-    like = loop.initial_state(wanted, current)
+    like = training_step.initial_state(wanted, current)
     found = {}
     with Checkpoints(
       run_dir / "checkpoints", keep=wanted.checkpoint.keep

@@ -10,7 +10,7 @@ import numpy as np
 
 from crbc_jax.credit import combine, registry
 from crbc_jax.credit.estimators.crbc import crbc_depths
-from crbc_jax.learner import branching, collect, loop, task, truth
+from crbc_jax.learner import branching, collect, task, training_step, truth
 from crbc_jax.rollouts.batching import BatchShape
 from crbc_jax.types import Boundary, GroupArrays
 from experiments.statistics import interval
@@ -192,7 +192,7 @@ def credit_steps(
     transitions=rows,
     branching=rows,
   )
-  batch = loop.batch_rollouts(rollouts, actions=actions, shape=shape)
+  batch = training_step.batch_rollouts(rollouts, actions=actions, shape=shape)
   return jax.tree.map(batch.to_steps, jax.device_get(credit_fn(batch.arrays)))
 
 

@@ -9,6 +9,7 @@ import pytest
 from tensorboardX.proto import event_pb2
 
 from crbc_jax.credit import diagnostics, registry
+from crbc_jax.credit.catalogue import Entry
 from crbc_jax.envs import sokoban_generator, sokoban_levels
 from crbc_jax.learner import config as config_lib
 from crbc_jax.learner import loop, records, task
@@ -253,7 +254,8 @@ def test_a_registered_estimator_that_gives_nan_is_named(tmp_path, monkeypatch):
       live=group.mask, aux={},
     )  # fmt: skip
 
-  monkeypatch.setitem(registry.ESTIMATORS, "broken", broken)
+  entry = Entry(broken, "rewards", "a test")  # unchecked: it would be refused
+  monkeypatch.setitem(registry.ESTIMATORS, "broken", entry)
   config = tiny_runs.make_config(tmp_path, estimator="broken(scale=2.0)")
   with pytest.raises(loop.NonFiniteError, match=r"broken\(scale=2\.0\) gave"):
     loop.start_run(config, tmp_path / "a")

@@ -11,7 +11,9 @@ succeeds get with default options, outcome rewards and valid actions:
   batch    compared with the other groups of the batch
   critic   whatever the learned critic says
   prior    below zero, by the smoothing towards the group's success rate
-  raw      the score of the rollout as it is
+  raw      a rollout of one step keeps its score; the steps of a longer one are
+           compared with each other, and equal ones get 0
+  edges    raw, and of a success steps get more the later they are
   branches whatever the extra rollouts say
 
 A test holds each entry to its word.
@@ -68,7 +70,7 @@ BUILT_IN = {
   "crbc_lambda": Entry(crbc_lambda, _ACTIONS, "crbc_jax", all_success="speed"),
   "dr_grpo": Entry(dr_grpo, "outcomes", "arXiv 2503.20783"),
   "g2po": Entry(
-    g2po, _STATES, "arXiv 2606.22995", singleton="raw", all_success="speed"
+    g2po, _STATES, "arXiv 2606.22995", singleton="edges", all_success="speed"
   ),
   "gae": Entry(
     gae,

@@ -47,10 +47,11 @@ def estimators() -> Group:
     options.add_row(name, f"{summary}\n{listed}\n")
   legend = (
     "alone, failed, solved: what a group of one rollout, of failures and of "
-    "successes gets by default. speed: sooner success gets more; raw: the "
-    "rollout's score as it is; prior: a bias of the smoothing; batch: it is "
-    "compared with the other groups; rewards, critic, branches: whatever those "
-    "say. Sources are arXiv numbers.\n"
+    "successes gets by default. speed: sooner success gets more; raw: a "
+    "rollout of one step keeps its score; edges: raw, and later steps of a "
+    "success get more; prior: a bias of the smoothing; batch: it is compared "
+    "with the other groups; rewards, critic, branches: whatever those say. "
+    "Sources are arXiv numbers.\n"
   )
   return Group(table, legend, options)
 

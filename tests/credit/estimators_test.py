@@ -22,6 +22,14 @@ from tests.oracle import Rollout, Step
 NAMES = sorted(registry.ESTIMATORS)
 # A critic compares with what it learned, not with the other rollouts.
 COMPARING = [n for n in NAMES if not registry.lookup(n).needs_critic]
+# Whitened over the batch: the other groups matter, by definition.
+OVER_BATCH = ("reinforce_pp", "reinforce_pp_baseline")
+# Rewards are all that it looks at.
+BY_REWARDS = ("mica",)
+BY_OUTCOME = [n for n in NAMES if n not in BY_REWARDS]
+# These compare rows that share no state: with a prior, along the edges of the
+# whole group, and by the step index.
+STATELESS = ("rtmc", "g2po", "mica")
 SHAPE = BatchShape(1024, 64, 32, 32, 32, 64, 32)
 
 
@@ -253,11 +261,17 @@ def test_estimators_equal_exact_arithmetic(name, options, limit):
 
 
 def test_every_option_is_compared_with_something():
-  """A new option must enter OPTION_SETS or be tested by name below."""
+  """A new option must enter OPTION_SETS or be tested by name elsewhere.
+
+  `combination_test` compares `trajectory`; estimators that are not in
+  OPTION_SETS are compared by `against_oracles_test`.
+  """
   elsewhere = {
-    "crbc": {"beta", "depth", "signal", "truncation"},
-    "graphgpo": {"norm", "episode_weight"},
-    "rtmc": {"scale", "eps"},
+    # closure_test, and against_oracles_test for the last two
+    "crbc": {"beta", "depth", "signal", "truncation", "kappa", "readout"},
+    "gigpo": {"trajectory"},
+    "graphgpo": {"norm", "episode_weight", "trajectory"},
+    "rtmc": {"scale", "eps", "trajectory", "w_group", "w_step"},
   }
   for name in {n for n, _, _ in OPTION_SETS}:
     compared = {
@@ -522,13 +536,17 @@ def test_missing_states_share_nothing(name):
   )
   got = credit(name, groups)
   assert np.isfinite(got["advantage"]).all()
-  # RTMC compares a lone visit with its prior.
-  if name in COMPARING and name != "rtmc":
+  if name in COMPARING and name not in STATELESS:
     assert not got["step"].any() and not got["live"].any()
     np.testing.assert_array_equal(got["advantage"], got["trajectory"])
+  if name in STATELESS:
+    assert got["step"].any()
+  if name == "g2po":
+    at_anchors = credit(name, groups, edge_weight=0.0)
+    assert not at_anchors["step"].any() and not at_anchors["live"].any()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in OVER_BATCH])
 def test_equal_states_of_two_tasks_share_nothing(name):
   """Issue 19: all groups here use the same few keys."""
   groups = crowd()[:60]
@@ -541,36 +559,56 @@ def test_equal_states_of_two_tasks_share_nothing(name):
       np.testing.assert_array_equal(together[field][rows], alone[field])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_OUTCOME)
 def test_turns_without_reward_do_not_vanish(name):
   """Issue 21: turn boundaries are rows, never `reward != 0`."""
-  silent = [
+  silent, loud = (
     [
-      r._replace(steps=tuple(s._replace(reward=0) for s in r.steps))
-      for r in groups_lib.golden()
+      [
+        r._replace(steps=tuple(s._replace(reward=reward) for s in r.steps))
+        for r in groups_lib.golden()
+      ]
     ]
-  ]
-  loud = [
-    [
-      r._replace(steps=tuple(s._replace(reward=1) for s in r.steps))
-      for r in groups_lib.golden()
-    ]
-  ]
+    for reward in (0, 1)
+  )
   got, other = credit(name, silent), credit(name, loud)
-  assert (got["advantage"] != 0).all()
+  # SALT's merged edges have the mean of one success and one failure: 0.
+  counts = got["live"] if name == "salt" else got["advantage"] != 0
+  assert counts.any()
+  assert counts.all() or name == "salt"
   np.testing.assert_array_equal(got["advantage"], other["advantage"])
+
+
+def test_mica_reads_rewards_and_no_outcomes():
+  groups = crowd()[:60]
+  renamed = [
+    [r._replace(end="success" if r.end != "success" else "failure") for r in g]
+    for g in groups
+  ]
+  got, other = credit("mica", groups), credit("mica", renamed)
+  assert got["advantage"].any()
+  for field in groups_lib.FIELDS:
+    np.testing.assert_array_equal(got[field], other[field], field)
+  silent = [
+    [r._replace(steps=tuple(s._replace(reward=0) for s in r.steps)) for r in g]
+    for g in groups
+  ]
+  assert not credit("mica", silent)["advantage"].any()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mixed_episode_lengths(name):
-  """Issue 22: one-step episodes beside long ones."""
+  """Issue 22: one-step episodes beside long ones; a success pays 1."""
   group = [
     rollout("s a", "success"),
     rollout("s b", "failure"),
     rollout(" ".join(["s b m c"] * 12), "truncated", "s"),
     rollout("s b m a", "success"),
   ]
-  got = credit(name, [group])
+  lengths = [len(r.steps) for r in group]
+  reward = np.zeros(sum(lengths))
+  reward[[0, -1]] = 1.0  # the last steps of the two successes
+  got = credit(name, groups_lib.table_of([group], reward=reward))
   assert np.isfinite(got["advantage"]).all()
   assert got["advantage"][0] > got["advantage"][1]
 
@@ -612,7 +650,7 @@ def test_the_truncation_flag_survives():
   assert graph["q"][-1] < graph["q"][1]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_OUTCOME)
 def test_success_is_the_flag_not_the_reward(name):
   """Issues 26 and 29: -.1 a step, +1 a box, +10 at the end."""
   groups = crowd()[:60]
@@ -639,7 +677,7 @@ def test_a_success_with_a_negative_sum_is_a_success():
     Rollout((Step("s", "a", -20.0),), "success"),
     Rollout((Step("s", "b", 30.0),), "failure"),
   ]
-  for name in NAMES:
+  for name in BY_OUTCOME:
     got = credit(name, [group])["advantage"]
     assert got[0] > 0 > got[1], name
   got = credit("grpo", [group], signal="observed")["advantage"]

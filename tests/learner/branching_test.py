@@ -493,7 +493,12 @@ class TestLowerClip:
         key=jax.random.key_data(jax.random.key(0)),
       )
       state, metrics = learn(
-        state, levels.as_levels(), rollouts, advantage, jax.random.key(0), extra
+        state,
+        levels.as_levels(),
+        rollouts,
+        advantage,
+        jax.random.key(0),
+        clip_low_extra=extra,
       )
       change = np.abs(np.asarray(state.params - params)).max(axis=(1, 2, 3))
       return change > 0, float(metrics["clip_share"])
@@ -558,7 +563,7 @@ class TestNames:
     assert words in str(caught.value)
 
   def test_are_listed(self):
-    names = list(tables.estimators().columns[0].cells)
+    names = list(tables.estimators().renderables[0].columns[0].cells)
     assert set(branching.BRANCHING) < set(names)
 
 

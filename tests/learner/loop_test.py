@@ -255,11 +255,7 @@ def test_a_registered_estimator_that_gives_nan_is_named(tmp_path, monkeypatch):
       live=group.mask, aux={},
     )  # fmt: skip
 
-<<<<<<< HEAD
-  entry = Entry(broken, "outcomes", "this test")
-=======
   entry = Entry(broken, "rewards", "a test")  # unchecked: it would be refused
->>>>>>> h-tests
   monkeypatch.setitem(registry.ESTIMATORS, "broken", entry)
   config = tiny_runs.make_config(tmp_path, estimator="broken(scale=2.0)")
   with pytest.raises(loop.NonFiniteError, match=r"broken\(scale=2\.0\) gave"):

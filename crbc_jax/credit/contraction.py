@@ -72,7 +72,7 @@ def solve(
   flow = count * chains.onward[after]
   leak = jnp.where(
     live,
-    process.count * ((1.0 - discount) / divisor + chains.lost[after]),
+    process.count * ((1.0 - discount) / divisor) + count * chains.lost[after],
     process.count / divisor,
   )
   gathered = count * chains.own[after]

@@ -65,6 +65,7 @@ def solve_dense(
   # Rows may be scaled at will. Equal rows would round alike, and the errors of
   # hundreds of equal factors would add up; of different multiples they cancel.
   multiple = 1.0 + (_GOLDEN_RATIO * jnp.arange(len(leak))) % 1.0
+  multiple = jnp.where((leak > 0) | (flow > 0).any(axis=1), multiple, 1.0)
   flow = flow * multiple[:, None]
   rest = jnp.stack([leak, rhs], axis=1) * multiple[:, None]
   # Small blocks run fastest, but every block is compiled.

@@ -13,8 +13,8 @@ Sections, all in one run, every round of a workload running all contestants:
   memory      peak memory of the kernel, linear in the steps?
   sharding    the groups of a batch over four CPU devices
 
-"ours" is `make_credit_fn("crbc")` on arrays that are ready, until they are
-blocked on: V, Q, normalised step credit and trajectory term. "dense LU" does
+"ours" is the advantage of `make_credit_fn("crbc")` on arrays that are ready,
+until it is blocked on. "dense LU" does
 the same job in JAX, padded to the largest group ("padded as ours": on the very
 arrays of ours, with room for growth); SciPy and NumPy stop at V and Q - V.
 Times are medians with quartiles; a ratio is the median over rounds of the ratio

@@ -42,7 +42,7 @@ SETTINGS = {
   },
   "6x6 slip .25": {"env_steps": 500_000, "env.slip": 0.25},
   # Anchors are the player's cell alone: what the boxes do is hidden from them.
-  "6x6 aliased keys": {"env_steps": 500_000, "env.keys": "player"},
+  "6x6 aliased keys": {"env_steps": 500_000, "env.state_keys": "player"},
 }
 SEEDS = (0, 1, 2, 3, 4)
 EVAL_EVERY = 50_000

@@ -41,7 +41,7 @@ def get_config() -> ml_collections.ConfigDict:
           "step_limit": 30,
           "slip": 0.0,  # probability of a uniformly random move
           "reward": "sparse",  # or "shaped", "distance"
-          "keys": "exact",  # or "player": aliased, boxes left out of keys
+          "state_keys": "exact",  # or "player": aliased, without the boxes
         }
       ),
       "generator": c(
@@ -215,7 +215,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 _INF = float("inf")
 _LATER_KEYS = {
   "learner": ("critic_learning_rate", "value_clip"),
-  "env": ("keys",),
+  "env": ("state_keys",),
 }
 _RANGES = (
   ("env_steps", 1, _INF),
@@ -245,7 +245,7 @@ _RANGES = (
 )
 _CHOICES = (
   ("env.reward", REWARDS),
-  ("env.keys", KEYS),
+  ("env.state_keys", KEYS),
   ("learner.aggregation", AGGREGATIONS),
   ("learner.advantage_scale", ADVANTAGE_SCALES),
 )

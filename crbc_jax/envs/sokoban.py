@@ -18,7 +18,7 @@ from crbc_jax.envs import api
 
 UP, DOWN, LEFT, RIGHT = range(4)
 
-KEYS = ("exact", "player")
+STATE_KEYS = ("exact", "player")
 REWARDS = ("sparse", "shaped", "distance")
 
 
@@ -66,7 +66,7 @@ class Sokoban:
     slip: probability that a uniformly random one of the four actions (the
       chosen one among them) is executed instead of the chosen one.
     reward: "sparse", "shaped" or "distance".
-    keys: "exact", or "player": state keys that leave the boxes out, so that
+    state_keys: "exact", or "player": keys that leave the boxes out, so that
       different states share an anchor. For studies of aliased keys.
 
   Raises:
@@ -81,7 +81,7 @@ class Sokoban:
   step_limit: int
   slip: float = 0.0
   reward: str = "sparse"
-  keys: str = "exact"
+  state_keys: str = "exact"
 
   def __post_init__(self):
     for name, least in (
@@ -98,8 +98,10 @@ class Sokoban:
       raise ValueError(f"slip must be in [0, 1], got {self.slip!r}")
     if self.reward not in REWARDS:
       raise ValueError(f"reward must be one of {REWARDS}, got {self.reward!r}")
-    if self.keys not in KEYS:
-      raise ValueError(f"keys must be one of {KEYS}, got {self.keys!r}")
+    if self.state_keys not in STATE_KEYS:
+      raise ValueError(
+        f"state_keys must be one of {STATE_KEYS}, got {self.state_keys!r}"
+      )
 
   @property
   def cells(self) -> int:
@@ -116,7 +118,7 @@ class Sokoban:
   @property
   def key_words(self) -> int:
     """W, the number of int32 words of `state_key`."""
-    digits = 1 + (self.boxes if self.keys == "exact" else 0)
+    digits = 1 + (self.boxes if self.state_keys == "exact" else 0)
     return -(-digits // self._digits_per_word)
 
   def reset(self, level: Level) -> State:
@@ -199,7 +201,7 @@ class Sokoban:
     )
 
   def state_key(self, state: State) -> chex.Array:
-    """Returns the identity of a state within its level (see `keys`).
+    """Returns the identity of a state within its level (see `state_keys`).
 
     The digits (player, boxes in ascending order), in base C + 1, are packed
     into as few non-negative int32 words as hold them, first digit highest.
@@ -212,7 +214,7 @@ class Sokoban:
     """
     chex.assert_shape(state.boxes, (self.boxes,))
     digits = [state.player]
-    if self.keys == "exact":
+    if self.state_keys == "exact":
       digits += _sort(list(state.boxes))
     words = []
     for first in range(0, len(digits), self._digits_per_word):

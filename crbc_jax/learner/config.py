@@ -11,7 +11,7 @@ import ml_collections
 
 from crbc_jax.checks import suggestion
 from crbc_jax.credit import registry
-from crbc_jax.envs.sokoban import KEYS, REWARDS
+from crbc_jax.envs.sokoban import REWARDS, STATE_KEYS
 from crbc_jax.learner import branching
 from crbc_jax.learner.update import ADVANTAGE_SCALES, AGGREGATIONS
 
@@ -245,7 +245,7 @@ _RANGES = (
 )
 _CHOICES = (
   ("env.reward", REWARDS),
-  ("env.state_keys", KEYS),
+  ("env.state_keys", STATE_KEYS),
   ("learner.aggregation", AGGREGATIONS),
   ("learner.advantage_scale", ADVANTAGE_SCALES),
 )

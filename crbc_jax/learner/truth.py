@@ -72,8 +72,8 @@ def make_true_values_fn(
         that can't be reached (the levels are not those of the rollouts).
       StateLimitError: a level has more states than `max_states`.
   """
-  if env.keys != "exact":
-    raise ValueError("exact values need an environment with keys='exact'")
+  if env.state_keys != "exact":
+    raise ValueError("exact values need an environment with state_keys='exact'")
 
   @jax.jit
   def on_states(params, levels, states):

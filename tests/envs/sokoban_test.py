@@ -475,11 +475,11 @@ def test_real_boxoban_levels_load_and_play(real_data, tmp_path):
 
 
 def test_aliased_keys_see_the_player_alone():
-  env, level, state = load("######\n#@ $.#\n######", keys="player")
+  env, level, state = load("######\n#@ $.#\n######", state_keys="player")
   moved = state.replace(boxes=state.boxes + 1)
   assert env.key_words == 1 and env.state_key(state).tolist() == [7]
   assert env.state_key(moved).tolist() == [7]
   after = play(env, level, state, [RIGHT])[0].state
   assert env.state_key(after).tolist() == [8]
-  with pytest.raises(ValueError, match="keys must be one of"):
-    load("#####\n#@$.#\n#####", keys="box")
+  with pytest.raises(ValueError, match="state_keys must be one of"):
+    load("#####\n#@$.#\n#####", state_keys="box")

@@ -128,6 +128,6 @@ def test_refuses_a_level_solved_at_its_start():
 
 def test_aliased_keys_have_no_exact_values():
   options = {"height": 5, "width": 5, "boxes": 1, "step_limit": 5}
-  env = sokoban.Sokoban(keys="player", **options)
-  with pytest.raises(ValueError, match="keys='exact'"):
+  env = sokoban.Sokoban(state_keys="player", **options)
+  with pytest.raises(ValueError, match="state_keys='exact'"):
     truth.make_true_values_fn(env, lambda *_: None)

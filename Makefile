@@ -20,7 +20,7 @@ REAL_DATA = $(or $(CRBC_REAL_DATA),$(abspath ../shared/data))
 fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv train sweep compare credit-accuracy bench test test-slow lint \
+.PHONY: help venv train sweep compare credit-accuracy bench bench-credit test test-slow lint \
   format wheel-test clean
 
 help:  ## list the targets
@@ -46,6 +46,9 @@ credit-accuracy: $(INSTALLED)  ## compare credit with exact values
 
 bench: $(INSTALLED)  ## time the Sokoban environment
 	$(PY) -m experiments.bench_sokoban $(ARGS)
+
+bench-credit: $(INSTALLED)  ## time step credit against its competitors
+	$(PY) -m experiments.bench_credit $(ARGS)
 
 test: $(INSTALLED)  ## run the tests but the slow ones (ARGS='-k closure')
 	@$(PY) -m pytest -n 2 -m "$(MARK)" $(ARGS) || $(call fail,Tests failed. \

@@ -1,11 +1,28 @@
 """Step-level credit for agents trained with group-based RL, in JAX."""
 
 from crbc_jax.credit.closure import EXACT, exact_values, finite_values
+from crbc_jax.credit.conformance import check_estimator
+from crbc_jax.credit.estimators.anchored import crbc_anchored, crbc_lambda
 from crbc_jax.credit.estimators.crbc import crbc, crbc_depths
+from crbc_jax.credit.estimators.g2po import g2po
+from crbc_jax.credit.estimators.gae import gae
+from crbc_jax.credit.estimators.gagpo import gagpo
 from crbc_jax.credit.estimators.gigpo import gigpo
+from crbc_jax.credit.estimators.graft import graft
 from crbc_jax.credit.estimators.graphgpo import graphgpo
-from crbc_jax.credit.estimators.group_outcome import grpo, rloo
+from crbc_jax.credit.estimators.graphhca import graphhca
+from crbc_jax.credit.estimators.group_outcome import (
+  dr_grpo,
+  grpo,
+  reinforce_pp,
+  reinforce_pp_baseline,
+  rloo,
+)
+from crbc_jax.credit.estimators.hgpo import hgpo
+from crbc_jax.credit.estimators.mica import mica
+from crbc_jax.credit.estimators.rewardflow import rewardflow
 from crbc_jax.credit.estimators.rtmc import rtmc
+from crbc_jax.credit.estimators.salt import salt
 from crbc_jax.credit.process import build_process, transition_probs
 from crbc_jax.credit.registry import (
   ESTIMATORS,
@@ -13,9 +30,11 @@ from crbc_jax.credit.registry import (
   make_credit_fn,
   make_estimator,
   parse_estimator,
+  register_estimator,
 )
-from crbc_jax.credit.table_credit import TableCredit, credit_table
+from crbc_jax.credit.table_credit import ClosureError, TableCredit, credit_table
 from crbc_jax.rollouts.batching import BatchShape, GroupBatch, make_batch
+from crbc_jax.rollouts.potential import potential_rewards
 from crbc_jax.rollouts.table import RolloutError, StepTable
 from crbc_jax.rollouts.validation import validate
 from crbc_jax.types import (
@@ -24,6 +43,7 @@ from crbc_jax.types import (
   Estimator,
   GroupArrays,
   StepCredit,
+  Transitions,
   Values,
 )
 
@@ -34,6 +54,7 @@ __all__ = [
   "EXACT",
   "BatchShape",
   "Boundary",
+  "ClosureError",
   "EmpiricalProcess",
   "Estimator",
   "GroupArrays",
@@ -42,23 +63,41 @@ __all__ = [
   "StepCredit",
   "StepTable",
   "TableCredit",
+  "Transitions",
   "Values",
   "build_process",
+  "check_estimator",
   "crbc",
+  "crbc_anchored",
   "crbc_depths",
+  "crbc_lambda",
   "credit_table",
+  "dr_grpo",
   "estimator_options",
   "exact_values",
   "finite_values",
+  "g2po",
+  "gae",
+  "gagpo",
   "gigpo",
+  "graft",
   "graphgpo",
+  "graphhca",
   "grpo",
+  "hgpo",
   "make_batch",
   "make_credit_fn",
   "make_estimator",
+  "mica",
   "parse_estimator",
+  "potential_rewards",
+  "register_estimator",
+  "reinforce_pp",
+  "reinforce_pp_baseline",
+  "rewardflow",
   "rloo",
   "rtmc",
+  "salt",
   "transition_probs",
   "validate",
 ]

@@ -199,8 +199,7 @@ class EndToEnd:
     clock.append(time.perf_counter())
     batch = make_batch(table, self._shape)
     clock.append(time.perf_counter())
-    credit = self._credit_fn(batch.arrays)
-    advantage = batch.to_rows(credit.advantage, len(table))
+    advantage = batch.to_rows(self._credit_fn(batch.arrays), len(table))
     clock.append(time.perf_counter())
     self._taken.append(np.diff(clock).tolist())
     return advantage
@@ -225,7 +224,7 @@ def compiles(*, quick: bool, rounds: int, seconds: float) -> Found:
       table = workloads.make_table("alfworld", groups, seed=seed)
       batch = make_batch(table, shape)
       shape = batch.shape
-      np.asarray(credit_fn(batch.arrays).advantage)
+      np.asarray(credit_fn(batch.arrays))
       shapes.add(shape)
       steps.append(len(table))
   taken = time.perf_counter() - start

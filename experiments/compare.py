@@ -12,8 +12,8 @@ Each estimator runs with its own best learning rate and option of
 `experiments.sweep` (results/sweep.json). Seeds are paired: with the same seed
 all estimators start from the same network and see the same levels in the same
 order. Steps of the extra rollouts of VinePPO and ELPO count like any other.
-Settings that are not run keep their results. Writes results/compare.json,
-results/compare.md and a figure.
+Settings and, with `--only`, contestants that are not run keep their results.
+Writes results/compare.json, results/compare.md and a figure.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from crbc_jax.files import write_text
 from crbc_jax.learner.records import write_json
 from crbc_jax.report import plots
 from experiments import pool, statistics
+from experiments.contestants import LABELS
 
 SETTINGS = {
   "6x6": {"env_steps": 500_000},
@@ -40,6 +41,8 @@ SETTINGS = {
     "generator.inner_walls": (0, 8),
   },
   "6x6 slip .25": {"env_steps": 500_000, "env.slip": 0.25},
+  # Anchors are the player's cell alone: what the boxes do is hidden from them.
+  "6x6 aliased keys": {"env_steps": 500_000, "env.keys": "player"},
 }
 SEEDS = (0, 1, 2, 3, 4)
 EVAL_EVERY = 50_000
@@ -57,6 +60,9 @@ def main(argv: list[str] | None = None) -> None:
   parser.add_argument(
     "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS)
   )
+  parser.add_argument(
+    "--only", nargs="+", choices=LABELS, default=list(LABELS), metavar="LABEL"
+  )
   parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
   parser.add_argument(
     "--tuned",
@@ -73,6 +79,8 @@ def main(argv: list[str] | None = None) -> None:
   if not args.tuned.exists():
     parser.error(f"{args.tuned} is missing: run python -m experiments.sweep")
   tuned = json.loads(args.tuned.read_text(encoding="utf-8"))["best"]
+  tuned = {label: best for label, best in tuned.items() if label in args.only}
+  kept = _kept(args)
   jobs = {
     (setting, label, seed): _job(args.out, setting, label, seed, best)
     for setting in args.settings
@@ -81,9 +89,9 @@ def main(argv: list[str] | None = None) -> None:
   }
   if not args.report:
     pool.run_all(list(jobs.values()))
-  results = {}
+  results = dict(kept["settings"])
   for setting in args.settings:
-    curves = {
+    curves = _kept_curves(kept, setting, args.only) | {
       label: [
         statistics.Curve.read(jobs[setting, label, seed].run_dir, METRIC)
         for seed in args.seeds
@@ -103,19 +111,52 @@ def main(argv: list[str] | None = None) -> None:
   write_json(
     args.results / "compare.json",
     {
-      "command": shlex.join(["python", "-m", "experiments.compare", *given]),
+      "commands": [
+        *kept["commands"],
+        shlex.join(["python", "-m", "experiments.compare", *given]),
+      ],
       "version": crbc_jax.__version__,
       "seeds": args.seeds,
       "metric": METRIC,
-      "tuned": tuned,
+      "tuned": kept["tuned"] | tuned,
       "settings": results,
     },
   )
   write_text(args.results / "compare.md", _markdown(results, args.seeds))
   plots.learning_curves(
-    {s: r["curves"] for s, r in results.items()}, args.results / "compare"
+    {
+      setting: {
+        label: curves
+        for label, curves in result["curves"].items()
+        if label in plots.STYLES  # two dozen lines would show nothing
+      }
+      for setting, result in results.items()
+    },
+    args.results / "compare",
   )
   rich.print(f"wrote {args.results}/compare.json, .md, .png and .svg")
+
+
+def _kept(args: argparse.Namespace) -> dict:
+  """What earlier calls with the same seeds found."""
+  path = args.results / "compare.json"
+  nothing: dict = {"commands": [], "tuned": {}, "settings": {}}
+  if not path.exists():
+    return nothing
+  found = json.loads(path.read_text(encoding="utf-8"))
+  return found if found["seeds"] == args.seeds else nothing
+
+
+def _kept_curves(kept: dict, setting: str, ran: list[str]) -> dict:
+  curves = kept["settings"].get(setting, {"curves": {}})["curves"]
+  return {
+    label: [
+      statistics.Curve(np.array(c["env_steps"]), np.array(c["success"]))
+      for c in some
+    ]
+    for label, some in curves.items()
+    if label not in ran
+  }
 
 
 def _job(out, setting, label, seed, best) -> pool.Job:
@@ -128,6 +169,7 @@ def _job(out, setting, label, seed, best) -> pool.Job:
       "seed": seed,
       "eval.every": EVAL_EVERY,
       "tensorboard": False,
+      **best.get("overrides", {}),
       **SETTINGS[setting],
     },
   )

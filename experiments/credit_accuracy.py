@@ -8,9 +8,11 @@ advantage Q_t(s,a) - V_t(s) of the policy that acted is known for each step.
 Each estimator sees the same rollouts (64 levels x 8, T = 30), at three stages
 of a CRBC training run, without slips and with slips of 25 %.
 
-Compared are the raw credit (Q - V; GRPO and RLOO: their advantage) and the
-advantage the learner uses. Rows are live where at least two actions were seen
-at the anchor, whatever the outcomes. The metrics:
+Compared are the raw credit (Q - V; estimators without values: their advantage)
+and the advantage the learner uses. VinePPO and ELPO play rollouts of their own
+besides; PPO's critic is left out, it would need a training run of its own. Rows
+are live where at least two actions were seen at the anchor, whatever the
+outcomes. The metrics:
 
   corr    Pearson correlation over the rows of a batch
   sign    share of right signs where |truth| > 1e-3 and the credit is not 0
@@ -50,10 +52,11 @@ import rich.table
 
 import crbc_jax
 from crbc_jax.files import write_text
-from crbc_jax.learner import config, loop, records, task
+from crbc_jax.learner import config, loop, records, task, training_step
 from crbc_jax.learner.checkpoint import Checkpoints
 from crbc_jax.report import plots
 from experiments.credit_measures import (
+  BRANCHES,
   DEPTH_NAMES,
   DEPTHS,
   EXACT,
@@ -122,7 +125,8 @@ def main(argv: list[str] | None = None) -> None:
     "config": wanted.to_dict()
     | {"env": wanted.env.to_dict() | {"slip": SLIPS}},
     "estimators": {n: f"crbc(depth={n.split()[1]})" for n in DEPTH_NAMES}
-    | OTHERS,
+    | OTHERS
+    | BRANCHES,
     "cells": cells,
   }
   text = json.dumps(result, indent=1)
@@ -140,6 +144,7 @@ def run_config(*, seed: int, slip: float):
   wanted = config.get_config()
   wanted.seed = seed
   wanted.env.slip = slip
+  wanted.env.reward = "distance"  # for MICA; the others look at success alone
   wanted.env_steps = STAGES["late"]
   wanted.eval.every = STAGES["late"]
   wanted.checkpoint.every = STAGES["early"]
@@ -155,7 +160,7 @@ def train(wanted, current: task.Task) -> dict[str, tuple[int, Any]]:
     run_dir = pathlib.Path(folder) / "run"
     loop.start_run(wanted, run_dir)
     updates = records.read_metrics(run_dir, "train")
-    like = loop.initial_state(wanted, current)
+    like = training_step.initial_state(wanted, current)
     found = {}
     with Checkpoints(
       run_dir / "checkpoints", keep=wanted.checkpoint.keep
@@ -237,7 +242,7 @@ def verdicts(cells: list[dict[str, Any]]) -> rich.table.Table:
     down = falls(cell, kind)
     margins = cell["exact_minus"][kind]["live"]
     closest = [
-      min((margins[name][metric], name) for name in OTHERS)
+      min((margins[name][metric], name) for name in (*OTHERS, *BRANCHES))
       for metric in ("corr", "sign")
     ]
     found.add_row(

@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from crbc_jax.credit import registry
+from crbc_jax.credit import combine, registry
 from crbc_jax.credit.estimators.crbc import crbc_depths
-from crbc_jax.learner import collect, loop, task, truth
+from crbc_jax.learner import branching, collect, task, training_step, truth
 from crbc_jax.rollouts.batching import BatchShape
 from crbc_jax.types import Boundary, GroupArrays
 from experiments.statistics import interval
@@ -31,10 +31,34 @@ OTHERS = {
   "rtmc .98": "rtmc(gamma=0.98)",
   "grpo": "grpo",
   "rloo": "rloo",
+  "dr_grpo": "dr_grpo",
+  "reinforce_pp": "reinforce_pp",
+  "anchored": "crbc_anchored",
+  "lambda": "crbc_lambda",
+  "by state": "crbc(readout='state')",
+  "graft .98": "graft(beta=0.98)",
+  "graphhca": "graphhca",
+  "rewardflow": "rewardflow",
+  "g2po": "g2po",
+  "gagpo": "gagpo",
+  "hgpo": "hgpo",
+  "salt": "salt",
+  "mica": "mica",
 }
-NAMES = (*DEPTH_NAMES, *OTHERS)
-WITHOUT_VALUES = ("grpo", "rloo")
-IN_UNITS_OF_TRUTH = (*DEPTH_NAMES, "rtmc", "rtmc .98")
+# These play rollouts of their own from the states of the rollouts.
+BRANCHES = {"vineppo": "vineppo(samples=4)", "elpo": "elpo"}
+NAMES = (*DEPTH_NAMES, *OTHERS, *BRANCHES)
+WITHOUT_VALUES = ("grpo", "rloo", "dr_grpo", "reinforce_pp", "salt", *BRANCHES)
+IN_UNITS_OF_TRUTH = (
+  *DEPTH_NAMES,
+  "rtmc",
+  "rtmc .98",
+  "anchored",
+  "lambda",
+  "by state",
+  "graft .98",
+  "vineppo",
+)
 KINDS = ("raw", "advantage")
 ROWS = ("live", "all")
 
@@ -74,7 +98,7 @@ def make_credit_fn() -> CreditFn:
     }
     return credit, found[EXACT].live
 
-  return jax.jit(jax.vmap(on_group))
+  return jax.jit(jax.vmap(on_group, axis_name=combine.BATCH_AXIS))
 
 
 def make_measure_fn(
@@ -93,12 +117,24 @@ def make_measure_fn(
     env, current.logits_fn, group_size=group_size
   )
   true_values_fn = truth.make_true_values_fn(env, current.logits_fn, beta=BETA)
+  branches = {}
+  for name, text in BRANCHES.items():
+    method, options = registry.parse_estimator(text)
+    branches[name] = branching.make_branch_fn(
+      method, env, current.logits_fn, **options
+    )
 
   def one_batch(params, drawn, key):
     rollouts = collect_fn(params, drawn.as_levels(), key)
     mask = np.asarray(rollouts.mask)
     exact = true_values_fn(params, drawn, rollouts).advantage[mask]
     credit, live = credit_steps(rollouts, credit_fn, actions=env.num_actions)
+    extra = {}
+    for i, (name, branch) in enumerate(branches.items()):
+      own_key = jax.random.fold_in(key, 1 + i)
+      grown, cost = branch(params, drawn.as_levels(), rollouts, own_key)
+      credit[name] = dict.fromkeys(KINDS, np.asarray(grown.advantage))
+      extra[f"extra_steps_{name}"] = int(cost)
     live = live[mask]
     chosen = {"live": live, "all": np.ones_like(live)}
     values = {
@@ -119,6 +155,7 @@ def make_measure_fn(
       "rows": mask.sum(),
       "live_share": live.mean(),
       "truth_rms": np.sqrt((exact[live] ** 2).mean()),
+      **extra,
     }
     return values, facts
 
@@ -155,7 +192,7 @@ def credit_steps(
     transitions=rows,
     branching=rows,
   )
-  batch = loop.batch_rollouts(rollouts, actions=actions, shape=shape)
+  batch = training_step.batch_rollouts(rollouts, actions=actions, shape=shape)
   return jax.tree.map(batch.to_steps, jax.device_get(credit_fn(batch.arrays)))
 
 

@@ -6,7 +6,14 @@ import jax
 import pytest
 
 from crbc_jax.envs import sokoban, sokoban_generator
-from crbc_jax.learner import checkpoint, config, loop, records, task
+from crbc_jax.learner import (
+  checkpoint,
+  config,
+  loop,
+  records,
+  task,
+  training_step,
+)
 
 VALUES = {
   "env_steps": 1_000,
@@ -79,7 +86,7 @@ def without_seconds(run_dir):
 def last_checkpoint(run_dir, update=None):
   """(leaves of the learner state, counters) of a checkpoint."""
   made = loop.read_config(run_dir)
-  like = loop.initial_state(made, task.make_task(made))
+  like = training_step.initial_state(made, task.make_task(made))
   with checkpoint.Checkpoints(
     run_dir / "checkpoints", read_only=True
   ) as checkpoints:

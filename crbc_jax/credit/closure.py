@@ -21,6 +21,9 @@ from crbc_jax.types import EmpiricalProcess, Values
 EXACT = math.inf
 """The depth of the exact closure."""
 
+RESIDUAL_LIMIT = 1e-4
+"""Largest Bellman residual, in units of the rewards, of a solve to trust."""
+
 _SWEEPS = 2_000
 _SETTLED = 1e-7  # relative change of a value that ends the sweeps
 
@@ -217,7 +220,7 @@ def solve(
 
   Args:
     process: one unbatched process.
-    discount: in (0, 1].
+    discount: in [0, 1].
     total: [N].
   """
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from crbc_jax.credit.closure import RESIDUAL_LIMIT
 from crbc_jax.types import Boundary, GroupArrays, StepCredit
 
 SIZE_BINS = (1, 2, 4, 8, 16)
@@ -24,7 +25,8 @@ def batch_diagnostics(
   Returns:
     success, length (mean steps of a rollout), all_fail_share and
     all_success_share (of groups), live_share, singleton_share and
-    group_size_{n} (of rows, n from SIZE_BINS), residual.
+    group_size_{n} (of rows, n from SIZE_BINS), residual (the largest, in units
+    of the rewards), residual_warnings (groups above `RESIDUAL_LIMIT`).
   """
   mask = np.asarray(arrays.mask)
   rows = max(int(mask.sum()), 1)
@@ -40,6 +42,7 @@ def batch_diagnostics(
   rollouts = traj_mask.sum(axis=1)
   real = rollouts > 0
   groups = max(int(real.sum()), 1)
+  residual = np.atleast_1d(credit.aux.get("residual", 0.0))
   result = {
     "success": wins.sum() / max(rollouts.sum(), 1),
     "length": rows / max(rollouts.sum(), 1),
@@ -47,7 +50,8 @@ def batch_diagnostics(
     "all_success_share": (real & (wins == rollouts)).sum() / groups,
     "live_share": (np.asarray(credit.live) & mask).sum() / rows,
     "singleton_share": (size == 1).sum() / rows,
-    "residual": np.max(credit.aux.get("residual", 0.0)),
+    "residual": residual.max(),
+    "residual_warnings": np.sum(~(residual <= RESIDUAL_LIMIT)),
   }
   edges = (*SIZE_BINS, np.inf)
   for low, high in itertools.pairwise(edges):

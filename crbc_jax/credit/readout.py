@@ -45,7 +45,7 @@ def read_out(
 
   Args:
     group, process, values: one unbatched group.
-    residual: scalar, into `aux`.
+    residual: scalar; in units of the rewards into `aux`.
     sigma_min: floor of the divisor, > 0, in units of the values (the paper's
       .1 is for outcomes in [0, 1]).
     kappa: >= 0.
@@ -84,7 +84,7 @@ def read_out(
     q=v + raw,
     v=v,
     live=group.mask & gate[group.state],
-    aux={"residual": residual},
+    aux={"residual": residual / jnp.where(scale > 0, scale, 1.0)},
   )
 
 

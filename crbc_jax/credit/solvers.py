@@ -25,6 +25,9 @@ Product = Callable[[chex.Array, chex.Array], chex.Array]
 """`product(left, right)`: a matrix product, which tests can degrade."""
 
 
+_GOLDEN_RATIO = 0.6180339887498949
+
+
 def matmul(left: chex.Array, right: chex.Array) -> chex.Array:
   """`left @ right` in full float32.
 
@@ -59,9 +62,15 @@ def solve_dense(
   """
   chex.assert_rank([flow, leak, rhs], [2, 1, 1])
   chex.assert_equal_shape([leak, rhs, flow[0]])
+  # Rows may be scaled at will. Equal rows would round alike, and the errors of
+  # hundreds of equal factors would add up; of different multiples they cancel.
+  multiple = 1.0 + (_GOLDEN_RATIO * jnp.arange(len(leak))) % 1.0
+  multiple = jnp.where((leak > 0) | (flow > 0).any(axis=1), multiple, 1.0)
+  flow = flow * multiple[:, None]
+  rest = jnp.stack([leak, rhs], axis=1) * multiple[:, None]
   # Small blocks run fastest, but every block is compiled.
   smallest = min(max(8, len(leak) // 8), 32)
-  return _eliminate(flow, leak, rhs[:, None], smallest, product)[:, 0]
+  return _eliminate(flow, rest[:, 0], rest[:, 1:], smallest, product)[:, 0]
 
 
 def _eliminate(flow, leak, rhs, smallest: int, product: Product):

@@ -7,9 +7,14 @@ import jax
 import numpy as np
 
 from crbc_jax.credit import registry
-from crbc_jax.rollouts.batching import make_batch
+from crbc_jax.credit.closure import RESIDUAL_LIMIT
+from crbc_jax.rollouts.batching import GroupBatch, make_batch
 from crbc_jax.rollouts.table import RolloutError, StepTable
-from crbc_jax.types import Boundary
+from crbc_jax.types import Boundary, StepCredit
+
+
+class ClosureError(ArithmeticError):
+  """Values that do not solve the equation they should; names the group."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,6 +51,7 @@ def credit_table(
       last step was recorded, or when the estimator needs a critic and the
       table has no column `value`.
     ValueError: unknown estimator or option.
+    ClosureError: the values of a group do not solve their equation.
   """
   name, named = registry.parse_estimator(estimator)
   options = named | options
@@ -56,10 +62,24 @@ def credit_table(
     _check_values(name, table)
   batch = make_batch(table)
   credit = jax.device_get(credit_fn(batch.arrays))
+  _check_residual(credit, batch)
   names = [field.name for field in dataclasses.fields(TableCredit)]
   return TableCredit(
     **{n: batch.to_rows(getattr(credit, n), len(table)) for n in names}
   )
+
+
+def _check_residual(credit: StepCredit, batch: GroupBatch) -> None:
+  if "residual" not in credit.aux:
+    return
+  residual = np.asarray(credit.aux["residual"])[: len(batch.group_ids)]
+  worst = int(np.argmax(residual))
+  if not residual[worst] <= RESIDUAL_LIMIT:
+    raise ClosureError(
+      f"group {batch.group_ids[worst]!r}: the values miss their equation by "
+      f"{residual[worst]:.1e} of the rewards (at most {RESIDUAL_LIMIT:g} is "
+      "rounding); a smaller beta solves better, and please report the group"
+    )
 
 
 def _check_values(name: str, table: StepTable) -> None:

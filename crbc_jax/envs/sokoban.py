@@ -18,6 +18,7 @@ from crbc_jax.envs import api
 
 UP, DOWN, LEFT, RIGHT = range(4)
 
+KEYS = ("exact", "player")
 REWARDS = ("sparse", "shaped", "distance")
 
 
@@ -65,6 +66,8 @@ class Sokoban:
     slip: probability that a uniformly random one of the four actions (the
       chosen one among them) is executed instead of the chosen one.
     reward: "sparse", "shaped" or "distance".
+    keys: "exact", or "player": state keys that leave the boxes out, so that
+      different states share an anchor. For studies of aliased keys.
 
   Raises:
     ValueError: naming the attribute that is out of its range.
@@ -78,6 +81,7 @@ class Sokoban:
   step_limit: int
   slip: float = 0.0
   reward: str = "sparse"
+  keys: str = "exact"
 
   def __post_init__(self):
     for name, least in (
@@ -94,6 +98,8 @@ class Sokoban:
       raise ValueError(f"slip must be in [0, 1], got {self.slip!r}")
     if self.reward not in REWARDS:
       raise ValueError(f"reward must be one of {REWARDS}, got {self.reward!r}")
+    if self.keys not in KEYS:
+      raise ValueError(f"keys must be one of {KEYS}, got {self.keys!r}")
 
   @property
   def cells(self) -> int:
@@ -110,7 +116,8 @@ class Sokoban:
   @property
   def key_words(self) -> int:
     """W, the number of int32 words of `state_key`."""
-    return -(-(1 + self.boxes) // self._digits_per_word)
+    digits = 1 + (self.boxes if self.keys == "exact" else 0)
+    return -(-digits // self._digits_per_word)
 
   def reset(self, level: Level) -> State:
     """Returns the start of `level`."""
@@ -192,7 +199,7 @@ class Sokoban:
     )
 
   def state_key(self, state: State) -> chex.Array:
-    """Returns the exact identity of a state within its level.
+    """Returns the identity of a state within its level (see `keys`).
 
     The digits (player, boxes in ascending order), in base C + 1, are packed
     into as few non-negative int32 words as hold them, first digit highest.
@@ -204,7 +211,9 @@ class Sokoban:
       int32 [W], W = `key_words`.
     """
     chex.assert_shape(state.boxes, (self.boxes,))
-    digits = [state.player, *_sort(list(state.boxes))]
+    digits = [state.player]
+    if self.keys == "exact":
+      digits += _sort(list(state.boxes))
     words = []
     for first in range(0, len(digits), self._digits_per_word):
       word = jnp.zeros((), jnp.int32)

@@ -11,7 +11,7 @@ import ml_collections
 
 from crbc_jax.checks import suggestion
 from crbc_jax.credit import registry
-from crbc_jax.envs.sokoban import REWARDS
+from crbc_jax.envs.sokoban import KEYS, REWARDS
 from crbc_jax.learner import branching
 from crbc_jax.learner.update import ADVANTAGE_SCALES, AGGREGATIONS
 
@@ -41,6 +41,7 @@ def get_config() -> ml_collections.ConfigDict:
           "step_limit": 30,
           "slip": 0.0,  # probability of a uniformly random move
           "reward": "sparse",  # or "shaped", "distance"
+          "keys": "exact",  # or "player": aliased, boxes left out of keys
         }
       ),
       "generator": c(
@@ -147,13 +148,13 @@ def with_absolute_paths(
 def load_config(values: dict[str, Any]) -> ml_collections.ConfigDict:
   """The config saved with a run, from its JSON; validated.
 
-  A run from before there were critics gets the defaults of their keys, which
-  it doesn't use.
+  Keys that came later get their defaults, which is what such a run had.
   """
-  learner = values.get("learner")
-  if isinstance(learner, dict):
-    added = {key: get_config().learner[key] for key in _CRITIC_KEYS}
-    values = values | {"learner": added | learner}
+  for section, keys in _LATER_KEYS.items():
+    saved = values.get(section)
+    if isinstance(saved, dict):
+      added = {key: get_config()[section][key] for key in keys}
+      values = values | {section: added | saved}
   config = ml_collections.ConfigDict(_tuples(values))
   validate(config)
   return config
@@ -212,7 +213,10 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 _INF = float("inf")
-_CRITIC_KEYS = ("critic_learning_rate", "value_clip")
+_LATER_KEYS = {
+  "learner": ("critic_learning_rate", "value_clip"),
+  "env": ("keys",),
+}
 _RANGES = (
   ("env_steps", 1, _INF),
   ("seed", 0, 2**31 - 1),
@@ -241,6 +245,7 @@ _RANGES = (
 )
 _CHOICES = (
   ("env.reward", REWARDS),
+  ("env.keys", KEYS),
   ("learner.aggregation", AGGREGATIONS),
   ("learner.advantage_scale", ADVANTAGE_SCALES),
 )

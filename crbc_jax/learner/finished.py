@@ -9,7 +9,7 @@ import numpy as np
 
 from crbc_jax.envs import sokoban_levels
 from crbc_jax.envs.sokoban import Level, State
-from crbc_jax.learner import loop, task
+from crbc_jax.learner import loop, task, training_step
 from crbc_jax.learner.checkpoint import Checkpoints
 from crbc_jax.types import Boundary
 
@@ -113,7 +113,7 @@ def _load(run_dir, update):
     pathlib.Path(run_dir) / "checkpoints", read_only=True
   ) as checkpoints:
     state, progress = checkpoints.restore(
-      loop.initial_state(config, current), update
+      training_step.initial_state(config, current), update
     )
   return config, current, state, progress["update"]
 

@@ -58,6 +58,7 @@ def make_task(config: ml_collections.ConfigDict) -> Task:
     step_limit=config.env.step_limit,
     slip=config.env.slip,
     reward=config.env.reward,
+    keys=config.env.keys,
   )
   network = {
     "hidden": config.policy.hidden,

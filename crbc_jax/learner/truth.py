@@ -63,12 +63,17 @@ def make_true_values_fn(
     max_states: the most states of a level. P levels of S states need some
       32 T P S bytes.
 
+  Raises:
+    ValueError: the environment's keys do not tell its states apart.
+
   Returns:
     The function, which raises
       ValueError: a level is solved at its start, or a rollout visits a state
         that can't be reached (the levels are not those of the rollouts).
       StateLimitError: a level has more states than `max_states`.
   """
+  if env.keys != "exact":
+    raise ValueError("exact values need an environment with keys='exact'")
 
   @jax.jit
   def on_states(params, levels, states):

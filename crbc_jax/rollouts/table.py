@@ -151,7 +151,11 @@ class StepTable:
     """The rows of positive weight, by (group, trajectory, step)."""
     if np.array_equal(self.order, np.arange(len(self))):
       return self
-    return self.take(self.order)
+    table = self.take(self.order)
+    table.__dict__["order"] = np.arange(len(table))
+    for name in ("group_codes", "traj_codes"):  # known, up to gaps
+      table.__dict__[name] = getattr(self, name)[self.order]
+    return table
 
   def take(self, rows: np.ndarray) -> "StepTable":
     """The table restricted to `rows` (an index or boolean array)."""
@@ -194,12 +198,10 @@ def factorize(column: np.ndarray) -> np.ndarray:
   return rank[codes]
 
 
-def first_codes(column: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
+def first_codes(column: Iterable[Any]) -> tuple[np.ndarray, list[Any]]:
   """Numbers hashable values by first appearance; also the distinct values."""
   number: dict = collections.defaultdict(itertools.count().__next__)
-  codes = np.fromiter(
-    map(number.__getitem__, column), np.int64, count=len(column)
-  )
+  codes = np.fromiter(map(number.__getitem__, column), np.int64)
   return codes, list(number)
 
 

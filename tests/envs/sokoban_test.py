@@ -472,3 +472,14 @@ def test_real_boxoban_levels_load_and_play(real_data, tmp_path):
   level = jax.tree.map(lambda x: x[chosen], batch)
   outs = play(env, level, env.reset(level), solution.actions)
   assert [int(out.boundary) for out in outs] == [0] * 26 + [Boundary.SUCCESS]
+
+
+def test_aliased_keys_see_the_player_alone():
+  env, level, state = load("######\n#@ $.#\n######", keys="player")
+  moved = state.replace(boxes=state.boxes + 1)
+  assert env.key_words == 1 and env.state_key(state).tolist() == [7]
+  assert env.state_key(moved).tolist() == [7]
+  after = play(env, level, state, [RIGHT])[0].state
+  assert env.state_key(after).tolist() == [8]
+  with pytest.raises(ValueError, match="keys must be one of"):
+    load("#####\n#@$.#\n#####", keys="box")

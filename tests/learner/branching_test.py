@@ -21,6 +21,7 @@ from crbc_jax.learner import (
   loop,
   losses,
   records,
+  training_step,
   truth,
   update,
 )
@@ -570,7 +571,7 @@ def test_steps_and_padded_rows_correspond():
   levels = sokoban_levels.parse_levels(f"{ROOM}\n{PASSAGE}", "test")
   env = tiny_runs.make_env(levels, step_limit=6)
   rollouts = play(env, levels, random_policy(env), group_size=4)
-  batch = loop.batch_rollouts(rollouts, actions=4)
+  batch = training_step.batch_rollouts(rollouts, actions=4)
   values = np.random.default_rng(0).normal(size=rollouts.mask.shape)
   rows = batch.from_steps(values)
   assert rows.shape == batch.arrays.mask.shape

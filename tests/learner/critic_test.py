@@ -7,7 +7,14 @@ import optax
 import pytest
 
 from crbc_jax.learner import critic as critic_lib
-from crbc_jax.learner import finished, loop, records, task, update
+from crbc_jax.learner import (
+  finished,
+  loop,
+  records,
+  task,
+  training_step,
+  update,
+)
 from crbc_jax.learner.collect import Rollouts
 from tests import tiny_runs
 from tests.tiny_runs import compiled_programs  # noqa: F401
@@ -260,7 +267,7 @@ def test_a_run_records_its_critic(gae_run):
 def test_a_checkpoint_holds_the_critic_and_its_optimiser(gae_run):
   config, folder = gae_run
   current = task.make_task(config)
-  began = loop.initial_state(config, current)
+  began = training_step.initial_state(config, current)
   leaves, _ = tiny_runs.last_checkpoint(folder)
   ended = jax.tree.unflatten(jax.tree.structure(began), leaves)
   for name in ("critic_params", "critic_opt_state"):
@@ -279,7 +286,7 @@ def test_without_a_critic_the_state_tree_has_nothing_of_it(tmp_path):
   for name in ("grpo", "gae"):
     config = tiny_runs.make_config(tmp_path, estimator=name, learner__kl=0.01)
     current = task.make_task(config)
-    states[name] = loop.initial_state(config, current)
+    states[name] = training_step.initial_state(config, current)
     assert (current.value_fn is None) == (name == "grpo")
   grpo, gae = states["grpo"], states["gae"]
   assert grpo.critic_params == grpo.critic_opt_state == ()

@@ -3,7 +3,14 @@ import numpy as np
 import pytest
 
 from crbc_jax.envs import sokoban_levels
-from crbc_jax.learner import checkpoint, evaluate, finished, loop, task
+from crbc_jax.learner import (
+  checkpoint,
+  evaluate,
+  finished,
+  loop,
+  task,
+  training_step,
+)
 from crbc_jax.types import Boundary
 from tests import tiny_runs
 from tests.tiny_runs import compiled_programs  # noqa: F401
@@ -160,7 +167,7 @@ def test_play_episode(run, sampled):
   run_dir, _ = run
   config = loop.read_config(run_dir)
   current = task.make_task(config)
-  state = loop.initial_state(config, current)
+  state = training_step.initial_state(config, current)
   with checkpoint.Checkpoints(
     run_dir / "checkpoints", read_only=True
   ) as checkpoints:

@@ -124,3 +124,10 @@ def test_refuses_a_level_solved_at_its_start():
   true_values = truth.make_true_values_fn(env, logits_of_cell)
   with pytest.raises(ValueError, match="test:0 is solved at its start"):
     true_values(params, levels, rollouts)
+
+
+def test_aliased_keys_have_no_exact_values():
+  options = {"height": 5, "width": 5, "boxes": 1, "step_limit": 5}
+  env = sokoban.Sokoban(keys="player", **options)
+  with pytest.raises(ValueError, match="keys='exact'"):
+    truth.make_true_values_fn(env, lambda *_: None)

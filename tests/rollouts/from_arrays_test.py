@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from crbc_jax.credit import registry
-from crbc_jax.learner import collect, loop
+from crbc_jax.learner import collect, training_step
 from crbc_jax.rollouts import batching, table
 from crbc_jax.rollouts.from_arrays import (
   batch_arrays,
@@ -156,7 +156,7 @@ def test_credit_rollouts_equals_a_table_of_object_keys(slip):
     jax.random.key(0),
   )
   credit_fn = registry.make_credit_fn("crbc", truncation="bootstrap")
-  advantage, arrays, credit = loop.credit_rollouts(
+  advantage, arrays, credit = training_step.credit_rollouts(
     rollouts, credit_fn, actions=env.num_actions
   )
 

@@ -64,15 +64,19 @@ def solve(
   # Each transition of a branching anchor, followed to the end of its chain;
   # rows are divided by the discount, which leaves whole numbers of visits.
   # Nothing is followed at discount 0, where there is nothing to divide by.
-  divisor = jnp.where(discount > 0, discount, 1.0)
+  follows = discount > 0
+  divisor = jnp.where(follows, discount, 1.0)
   source = process.slot[process.state]
   after = jnp.where(live, process.next_state, 0)
-  count = jnp.where(live & (discount > 0), process.count, 0.0)
+  count = jnp.where(live & follows, process.count, 0.0)
   target = process.slot[chains.end[after]]
   flow = count * chains.onward[after]
   leak = jnp.where(
     live,
-    process.count * ((1.0 - discount) / divisor) + count * chains.lost[after],
+    process.count
+    * (
+      (1.0 - discount) / divisor + jnp.where(follows, chains.lost[after], 0.0)
+    ),
     process.count / divisor,
   )
   gathered = count * chains.own[after]

@@ -219,23 +219,45 @@ def test_renumbering_ids_changes_nothing(name, options):
 
 # What doubling all rollouts does to each estimator: options for the group and
 # for its double, and the fields that agree then.
+MEAN = {"norm": "mean"}
+BY_TRAJECTORY = MEAN | {"statistics": "trajectory"}
 DOUBLED = {
   # Ratios of counts: nothing moves (§1.7 no. 11). A^G does, by its ddof.
   "crbc": ({}, {}, ("q", "v", "step", "live")),
+  "crbc_anchored": ({}, {}, ("q", "v", "step", "live")),
+  "crbc_lambda": ({}, {}, ("q", "v", "step", "live")),
   # The prior's weight must double with the visits.
   "rtmc": ({"n_prior": 2.0}, {"n_prior": 4.0}, ("q", "v", "advantage")),
   # Means stay; a lone visit gets a companion, itself, so it stays 0.
+  "dr_grpo": ({}, {}, ("advantage",)),
+  "g2po": (BY_TRAJECTORY, BY_TRAJECTORY, ("q", "v", "step")),
+  "gagpo": (MEAN, MEAN, ("q", "v", "step")),
   "gigpo": (
-    {"norm": "mean", "statistics": "trajectory", "singleton": "zero"},
-    {"norm": "mean", "statistics": "trajectory", "singleton": "zero"},
+    BY_TRAJECTORY | {"singleton": "zero"},
+    BY_TRAJECTORY | {"singleton": "zero"},
     ("q", "v", "step"),
   ),
-  "graphgpo": (
-    {"norm": "mean", "statistics": "trajectory"},
-    {"norm": "mean", "statistics": "trajectory"},
-    ("q", "v", "step"),
+  "graft": (MEAN, MEAN, ("q", "v", "step")),
+  "graphgpo": (BY_TRAJECTORY, BY_TRAJECTORY, ("q", "v", "step")),
+  "graphhca": (MEAN, MEAN, ("q", "v", "step")),
+  "mica": (MEAN, MEAN, ("q", "v", "step")),
+  "rewardflow": (MEAN, MEAN, ("q", "v", "step")),
+  "salt": (
+    {"trajectory": "dr_grpo"},
+    {"trajectory": "dr_grpo"},
+    ("trajectory", "step"),
   ),
+  # Deviations of the population (ddof 0).
+  "hgpo": ({}, {}, ("q", "v", "advantage")),
+  # Rollouts are not compared at all.
+  "gae": ({}, {}, ("q", "v", "advantage")),
 }
+# These change by a ddof; see below.
+NOT_DOUBLED = {"grpo", "rloo", "reinforce_pp", "reinforce_pp_baseline"}
+
+
+def test_doubling_is_known_of_every_estimator():
+  assert set(DOUBLED) | NOT_DOUBLED == set(NAMES)
 
 
 def doubled(groups):
@@ -274,8 +296,6 @@ def test_doubling_the_group(name):
   want = in_table_order(name, groups_lib.table_of(groups), **before)
   got = in_table_order(name, groups_lib.table_of(doubled(groups)), **after)
   for field in fields:
-    if field == "live" and name != "crbc":
-      continue
     np.testing.assert_allclose(
       halves(got[field], groups)[0], want[field], atol=2e-5, err_msg=field
     )
@@ -287,6 +307,9 @@ def test_doubling_changes_trajectory_terms_by_their_ddof_only():
   for name, ratio in (
     ("grpo", np.sqrt((2 * n - 1) / (2 * n - 2))),
     ("rloo", 2 * (n - 1) / (2 * n - 1)),
+    # Rows of the whole batch.
+    ("reinforce_pp", np.sqrt((2 * len(n) - 1) / (2 * len(n) - 2))),
+    ("reinforce_pp_baseline", np.sqrt((2 * len(n) - 1) / (2 * len(n) - 2))),
   ):
     want = in_table_order(name, groups_lib.table_of(groups))["advantage"]
     got = in_table_order(name, groups_lib.table_of(doubled(groups)))

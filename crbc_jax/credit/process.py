@@ -60,7 +60,7 @@ def build_process(
   seen = merged.count > 0
   count = jnp.where(seen, merged.count, 0).astype(jnp.float32)
   pair = jnp.where(seen, merged.pair, 0)
-  state = group.pair_state[pair]
+  state = jnp.asarray(group.pair_state)[pair]
 
   def goes_on(boundary):
     live = boundary == Boundary.NONE

@@ -69,6 +69,17 @@ def test_python_competitors_agree_with_the_estimators(setting):
   np.testing.assert_allclose(found, ours, atol=2e-3)
 
 
+def test_one_section_writes_its_results(tmp_path):
+  only = ["--quick", "--only", "batches", "--out", str(tmp_path)]
+  bench_credit.main(only)
+  found = json.loads((tmp_path / "bench_credit.json").read_text())
+  names = {x["name"] for x in found["lines"] if x["seconds"]}
+  assert {"ours", "dense LU", "spsolve per group", "NumPy dense"} <= names
+  text = (tmp_path / "bench_credit.md").read_text()
+  assert found["command"] in text
+
+
+@pytest.mark.slow
 def test_quick_benchmark_writes_its_results(tmp_path):
   bench_credit.main(["--quick", "--out", str(tmp_path)])
   found = json.loads((tmp_path / "bench_credit.json").read_text())

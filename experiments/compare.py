@@ -89,16 +89,21 @@ def main(argv: list[str] | None = None) -> None:
   }
   if not args.report:
     pool.run_all(list(jobs.values()))
-  results = dict(kept["settings"])
-  for setting in args.settings:
-    curves = _kept_curves(kept, setting, args.only) | {
+  results = {}
+  for setting, values in SETTINGS.items():
+    ran = args.only if setting in args.settings else []
+    curves = _kept_curves(kept, setting, ran)
+    curves |= {
       label: [
         statistics.Curve.read(jobs[setting, label, seed].run_dir, METRIC)
         for seed in args.seeds
       ]
       for label in tuned
+      if label in ran
     }
-    results[setting] = _summary(curves, SETTINGS[setting]["env_steps"])
+    if OURS not in curves:
+      continue  # nothing to compare with yet
+    results[setting] = _summary(curves, values["env_steps"])
     results[setting]["curves"] = {
       label: [
         {"env_steps": c.env_steps.tolist(), "success": c.success.tolist()}
@@ -106,7 +111,8 @@ def main(argv: list[str] | None = None) -> None:
       ]
       for label, some in curves.items()
     }
-    rich.print(_terminal_table(setting, results[setting]["rows"]))
+    if ran:
+      rich.print(_terminal_table(setting, results[setting]["rows"]))
   given = sys.argv[1:] if argv is None else argv
   write_json(
     args.results / "compare.json",

@@ -125,25 +125,31 @@ def _collapse(
     own=start(total / weight, 0.0),
   )
 
-  def unfinished(chains):
-    return jnp.any(chains.end[chains.end] != chains.end)
-
-  def double(chains):
+  def double(chains, further):
     beyond = Chains(*(x[chains.end] for x in chains))
     onward, rest = _product(
       chains.onward, chains.onward_rest, beyond.onward, beyond.onward_rest
     )
     return Chains(
-      end=beyond.end,
+      end=further,
       onward=onward,
       onward_rest=rest,
       lost=chains.lost + chains.onward * beyond.lost,
       own=chains.own + chains.onward * beyond.own,
     )
 
-  chains = jax.lax.while_loop(unfinished, double, chains)
+  def unfinished(carry):
+    chains, further = carry
+    return jnp.any(further != chains.end)
+
+  def twice_as_far(carry):
+    chains, further = carry
+    return double(chains, further), further[further]
+
+  first = (chains, chains.end[chains.end])
+  chains, further = jax.lax.while_loop(unfinished, twice_as_far, first)
   # The last hop of a chain that is resolved where it ends: onward becomes 0.
-  return double(chains)
+  return double(chains, further)
 
 
 def _product(a, a_rest, b, b_rest):

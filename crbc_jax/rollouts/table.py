@@ -186,7 +186,11 @@ def factorize(column: np.ndarray) -> np.ndarray:
   """
   if column.dtype != object:
     return _integer_codes(column)
-  codes, distinct = first_codes(column)
+  if not len(column):
+    return np.zeros(0, np.int64)
+  # Ids mostly come in runs: only the first of a run is looked up.
+  starts = np.append(True, np.asarray(column[1:] != column[:-1], bool))
+  codes, distinct = first_codes(column[starts].tolist())
   try:
     keys = [(type(x).__name__, x) for x in distinct]
     order = sorted(range(len(keys)), key=keys.__getitem__)
@@ -195,7 +199,7 @@ def factorize(column: np.ndarray) -> np.ndarray:
     order = sorted(range(len(names)), key=names.__getitem__)
   rank = np.empty(len(order), np.int64)
   rank[order] = np.arange(len(order))
-  return rank[codes]
+  return rank[codes][np.cumsum(starts) - 1]
 
 
 def first_codes(column: Iterable[Any]) -> tuple[np.ndarray, list[Any]]:
@@ -231,14 +235,28 @@ def canonical_order(table: StepTable) -> np.ndarray:
 
 def sorted_by(*keys: np.ndarray) -> np.ndarray:
   """Index that sorts rows by the first key, then the second, and so on."""
-  size = len(keys[0])
-  in_order = np.ones(max(size - 1, 0), bool)
-  for key in reversed(keys):
-    later, same = key[1:] > key[:-1], key[1:] == key[:-1]
-    in_order = later | (same & in_order)
+  size, in_order = len(keys[0]), follows(*keys)
   if in_order.all():
     return np.arange(size)  # as collected: nothing to sort
+  # Rows that are in order already move as one: sort the runs if they are few.
+  starts = np.flatnonzero(np.append(True, ~in_order))
+  ends = np.append(starts[1:], size)
+  order = np.lexsort([key[starts] for key in keys[::-1]])
+  length = (ends - starts)[order]
+  offset = np.cumsum(length) - length
+  index = np.arange(size) + np.repeat(starts[order] - offset, length)
+  if follows(*(key[index] for key in keys)).all():
+    return index
   return np.lexsort(keys[::-1])
+
+
+def follows(*keys: np.ndarray) -> np.ndarray:
+  """Whether each row but the first sorts after the row before, or with it."""
+  result = np.ones(max(len(keys[0]) - 1, 0), bool)
+  for key in reversed(keys):
+    later, same = key[1:] > key[:-1], key[1:] == key[:-1]
+    result = later | (same & result)
+  return result
 
 
 _SCALARS = {str, bytes, int, float, bool, type(None)}

@@ -33,7 +33,7 @@ def validate(table: StepTable) -> None:
     raise RolloutError("every row has weight 0; there is nothing to credit")
   t = table.in_order
   repeated = np.zeros(len(t), bool)
-  if (t.row_id[1:] <= t.row_id[:-1]).any():
+  if (table.row_id[1:] <= table.row_id[:-1]).any():
     first = np.unique(t.row_id, return_index=True)[1]
     repeated[:] = True
     repeated[first] = False

@@ -151,7 +151,9 @@ def _eval(args, _) -> None:
   found = finished.evaluate_run(
     args.run_dir, update=args.checkpoint, levels=args.levels
   )
-  table = rich_table.Table(title=f"{args.run_dir}, update {found['update']}")
+  title = f"{args.run_dir}, update {found['update']}"
+  rich.get_console().print(title, soft_wrap=True, highlight=False)
+  table = rich_table.Table()
   for name in ("policy", "success", "mean steps"):
     table.add_column(name, justify="left" if name == "policy" else "right")
   for kind in ("greedy", "sampled"):

@@ -275,6 +275,8 @@ def test_kernel_is_the_oracle(case):
   limit = limit_of(name, options)
   for field, values in want.items():
     error = np.abs(got[field] - values)
+    if dyadic and field in ("q", "v"):  # values of rewards up to 12, that add
+      error /= max(1.0, np.abs(values).max() / 5)
     worst = int(error.argmax())
     assert error[worst] <= limit, (
       field,

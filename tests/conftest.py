@@ -1,5 +1,6 @@
 """Settings shared by all tests."""
 
+import gc
 import os
 import pathlib
 
@@ -19,6 +20,18 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ci")
 
 _CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_programs_of_the_module():
+  """Drops them after each module.
+
+  A program keeps some fifty memory maps; Linux allows 65,530 in a process, and
+  a worker that runs half of these tests would crash there.
+  """
+  yield
+  jax.clear_caches()
+  gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,8 @@ Times are medians with quartiles; a ratio is the median over rounds of the ratio
 inside a round. What would need more than 4 GB is not run, nor a competitor that
 would take more than about five seconds a round.
 
-Writes bench_credit.json and bench_credit.md; some ten minutes on two cores,
---quick fifteen seconds. Goals that fail are told, and the exit status stays 0.
+Writes bench_credit.json and bench_credit.md; four minutes on two free cores,
+--quick half a minute. Goals that fail are told, and the exit status stays 0.
 """
 
 import argparse

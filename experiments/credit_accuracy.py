@@ -27,10 +27,11 @@ Claim: correlation with the truth rises with the depth of the closure and is
 flat from depth 8 on. Expected (seed 0, initial policy, no slip, raw, live):
 corr .51 .60 .69 .73 .75 .75 .75 at depths 0 1 2 4 8 16 inf, GraphGPO .72, RTMC
 .47, GiGPO .31, GRPO .20, GraphHCA .77 (ahead of the closure there, and nowhere
-with slips); sign .72 at depth 0, .98 at inf, GraphGPO .87. Depth 16 is ahead of the closure by up to .004, mostly because the truth knows the
-step limit and the closure does not: against the values without a limit
-(`tabular.stationary_values`) the two tie, and so do GraphGPO and the closure
-at the initial policy without slips.
+with slips); sign .72 at depth 0, .98 at inf, GraphGPO .87. Depth 16 is ahead of
+the closure by up to .004, mostly because the truth knows the step limit and the
+closure does not: against the values without a limit
+(`tabular.stationary_values`) the two tie, and so do GraphGPO and the closure at
+the initial policy without slips.
 
 Takes two minutes on two free cores, training included; --quick, the initial
 policy alone, one. Writes credit_accuracy.json,

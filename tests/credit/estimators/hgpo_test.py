@@ -27,6 +27,9 @@ LEVELS = np.array(
 )
 
 
+SPACED = [(a, d) for a in (1, 3, 7, 11) for d in (2, 5, 7, 13)]
+
+
 def golden(**options):
   return kernels.credit(hgpo, [groups_lib.golden()], **options)
 
@@ -123,18 +126,21 @@ def test_without_history_it_is_the_step_term_of_gigpo(norm, weights):
 
 
 def test_a_return_at_the_mean_is_no_evidence_for_the_code():
-  """1/2, 2/3 and 5/6 have their mean in the middle: 0 up to rounding."""
-  middle = [
-    Rollout((Step("u", "a"), Step("s", "a", reward=r)), "failure")
-    for r in (1 / 2, 2 / 3, 5 / 6)
+  """Three evenly spaced returns: the middle one is 0 up to rounding."""
+  middle = [(a / 30, (a + d) / 30, (a + 2 * d) / 30) for a, d in SPACED]
+  groups = [
+    [Rollout((Step("u", "a"), Step("s", "a", reward=r)), "failure") for r in rs]
+    + [Rollout((Step("s", "a", reward=-1),), "failure")]
+    for rs in middle
   ]
-  other = [Rollout((Step("s", "a", reward=0.1),), "failure")]
   options = {"signal": "observed", "history": 1, "norm": "mean", "gamma": 1.0}
-  got = kernels.credit(hgpo, [middle + other], weights="code", **options)
-  # The second row of the second rollout: level 0 alone, 2/3 - 2.1/4.
-  np.testing.assert_allclose(got["step"][3], 2 / 3 - 2.1 / 4, atol=1e-6)
-  got = kernels.credit(hgpo, [middle + other], **options)
-  np.testing.assert_allclose(got["step"][3], (2 / 3 - 2.1 / 4) / 3, atol=1e-6)
+  # Second row of each second rollout: level 0 alone, against all four.
+  level0 = np.array([m - (3 * m - 1) / 4 for _, m, _ in middle])
+  rows = 7 * np.arange(len(middle)) + 3
+  got = kernels.credit(hgpo, groups, weights="code", **options)["step"][rows]
+  np.testing.assert_allclose(got, level0, atol=1e-6)
+  got = kernels.credit(hgpo, groups, **options)["step"][rows]
+  np.testing.assert_allclose(got, level0 / 3, atol=1e-6)
 
 
 def test_rows_of_unequal_history_do_not_meet():

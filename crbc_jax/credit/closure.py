@@ -249,14 +249,6 @@ def payoffs(process: EmpiricalProcess) -> chex.Array:
   return _at_state(process, process.count * process.gain)
 
 
-def backup(
-  process: EmpiricalProcess, v: chex.Array, *, beta: chex.Numeric
-) -> chex.Array:
-  """(B V)(s,a): mean over observed transitions of payoff + beta V(x); [M]."""
-  nothing = jnp.zeros_like(v)
-  return _pair_mean(process, _differences(process, nothing, v, beta=beta))
-
-
 def centring_residual(process: EmpiricalProcess, values: Values) -> chex.Array:
   """max_s |sum_a mu(a|s) (Q(s,a) - V(s))|, 0 where V is the mean of Q."""
   weighted = jnp.where(

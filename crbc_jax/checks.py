@@ -20,6 +20,12 @@ def check_discount(name: str, value: float) -> None:
     raise ValueError(f"{name} must be in (0, 1], got {value}")
 
 
+def check_share(name: str, value: float) -> None:
+  """Raises ValueError unless a static share lies in [0, 1]."""
+  if is_number(value) and not 0 <= value <= 1:
+    raise ValueError(f"{name} must be in [0, 1], got {value}")
+
+
 def check_count(name: str, value: float) -> int:
   """A static whole number of at least 1, as an int.
 

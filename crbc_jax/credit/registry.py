@@ -61,11 +61,9 @@ def register_estimator(
     function,
     needs,
     source,
-    **{
-      field.name: "?"
-      for field in dataclasses.fields(Entry)
-      if field.name in ("singleton", "all_fail", "all_success")
-    },
+    singleton="?",
+    all_fail="?",
+    all_success="?",
     needs_critic=needs_critic,
   )
   return function

@@ -17,6 +17,7 @@ from crbc_jax.checks import (
   check_choice,
   check_count,
   check_discount,
+  check_share,
   is_number,
 )
 from crbc_jax.credit import combine, registry
@@ -192,8 +193,7 @@ def make_elpo_fn(
   """
   budget = check_count("budget", budget)
   check_choice("norm", norm, combine.NORMS)
-  if is_number(lam) and not 0 <= lam <= 1:
-    raise ValueError(f"lam must be in [0, 1], got {lam}")
+  check_share("lam", lam)
   if is_number(relax) and not 0 <= relax < float("inf"):
     raise ValueError(f"relax must be >= 0 and finite, got {relax}")
   probes = min((env.step_limit - 1).bit_length(), budget)

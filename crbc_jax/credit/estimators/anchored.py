@@ -5,7 +5,7 @@ closure makes shortcuts that nobody could walk; these two keep part of every
 value on what visits to the anchor really returned.
 """
 
-from crbc_jax.checks import is_number
+from crbc_jax.checks import check_share
 from crbc_jax.credit import closure
 from crbc_jax.credit.process import build_process
 from crbc_jax.credit.readout import read_out
@@ -43,7 +43,7 @@ def crbc_anchored(
   Returns:
     StepCredit; `aux["residual"]` is that of the anchored equation.
   """
-  _check_share("anchor_weight", anchor_weight)
+  check_share("anchor_weight", anchor_weight)
   process = build_process(
     group, beta=beta, signal=signal, truncation=truncation
   )
@@ -96,7 +96,7 @@ def crbc_lambda(
   Returns:
     StepCredit; `aux["residual"]` is the largest |mean G - V| after the sweeps.
   """
-  _check_share("lam", lam)
+  check_share("lam", lam)
   process = build_process(
     group, beta=beta, signal=signal, truncation=truncation
   )
@@ -114,8 +114,3 @@ def crbc_lambda(
     signal=signal,
     trajectory=trajectory,
   )
-
-
-def _check_share(name: str, value: float) -> None:
-  if is_number(value) and not 0 <= value <= 1:
-    raise ValueError(f"{name} must be in [0, 1], got {value}")

@@ -6,7 +6,7 @@ Source: arXiv 1506.02438, eq. 16, as PPO uses it (arXiv 1707.06347, eq. 11-12).
 import chex
 import jax.numpy as jnp
 
-from crbc_jax.checks import check_choice, check_discount, is_number
+from crbc_jax.checks import check_choice, check_discount, check_share
 from crbc_jax.credit import combine
 from crbc_jax.credit.process import SIGNALS, check_group, discounted_returns
 from crbc_jax.types import Boundary, GroupArrays, StepCredit
@@ -51,8 +51,7 @@ def gae(
   check_group(group)
   check_discount("gamma", gamma)
   check_choice("signal", signal, SIGNALS)
-  if is_number(lam) and not 0 <= lam <= 1:
-    raise ValueError(f"lam must be in [0, 1], got {lam}")
+  check_share("lam", lam)
   succeeded = (group.boundary == Boundary.SUCCESS).astype(jnp.float32)
   row = succeeded if signal == "outcome" else group.reward
   reward = jnp.where(group.mask, row, 0.0)

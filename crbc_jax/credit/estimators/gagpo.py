@@ -5,7 +5,7 @@ Source: arXiv 2605.13217, known from notes only; see methods.md section 6.
 
 import jax.numpy as jnp
 
-from crbc_jax.checks import check_discount, is_number
+from crbc_jax.checks import check_discount, check_share
 from crbc_jax.credit import combine
 from crbc_jax.credit.episode import penalised_reward
 from crbc_jax.credit.process import check_group, discounted_returns
@@ -60,8 +60,7 @@ def gagpo(
   """
   check_group(group)
   check_discount("gamma", gamma)
-  if is_number(lam) and not 0 <= lam <= 1:
-    raise ValueError(f"lam must be in [0, 1], got {lam}")
+  check_share("lam", lam)
   reward = penalised_reward(
     group, success_reward=1.0, invalid_penalty=0.0, signal=signal
   )

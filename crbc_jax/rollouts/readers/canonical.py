@@ -1,0 +1,218 @@
+"""The canonical log: one row per environment step, as JSON lines.
+
+| field | | |
+|---|---|---|
+| `group_id` | text or integer | the task that the rollouts of a group share |
+| `traj_id` | text or integer | the rollout, unique over the whole log |
+| `step_idx` | integer | position in the rollout, consecutive |
+| `state_key` | any, null = missing | what the action was chosen from |
+| `action_key` | any, null = not parsed | what was done |
+| `boundary` | none, success, failure, truncated | how the rollout ended there |
+| `next_state_key` | any, optional | state after the last step |
+| `reward` | number, optional | of the step; on every row or on none |
+| `outcome` | true, false, optional | success, the same on all rows of a rollout |
+| `valid` | true, false, optional | the action could be executed |
+| `weight` | 1 or 0, optional | 0: a copy or padding, counts in nothing |
+| `row_id` | text or integer, optional | unique |
+| `token_start`, `token_end` | integers, optional | tokens of the step in its rollout, the end excluded |
+| `value` | number, optional | a critic's value of the state |
+
+Rows come in any order. Keys may be texts, numbers or any JSON value; a key
+function (`--state-key`) makes of a raw observation what states are compared by.
+Other fields are ignored, and named in the end.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from crbc_jax.checks import suggestion
+from crbc_jax.rollouts.log import Item, Place, Rejected, Row
+from crbc_jax.rollouts.readers.source import Source, parse_json
+from crbc_jax.types import Boundary
+
+FIELDS = (
+  "group_id",
+  "traj_id",
+  "step_idx",
+  "state_key",
+  "action_key",
+  "boundary",
+  "next_state_key",
+  "reward",
+  "outcome",
+  "valid",
+  "weight",
+  "row_id",
+  "token_start",
+  "token_end",
+  "value",
+)
+
+REQUIRED = FIELDS[:6]
+
+_BOUNDARIES = {kind.name.lower(): kind for kind in Boundary}
+_INT64 = 1 << 63
+
+
+def read(source: Source) -> Iterator[Item]:
+  """Rows of a JSON-lines file; see the module for its fields."""
+  for line in source.lines():
+    if isinstance(line, Rejected):
+      yield line
+      continue
+    place, text = line
+    try:
+      fields = parse_json(text)
+    except ValueError as error:
+      yield Rejected(place, f"is not JSON: {error}", text)
+      continue
+    yield row_of(fields, place)
+
+
+def recognises(head: str) -> bool:
+  """Whether the first line is a JSON object with an id and a step."""
+  try:
+    first = parse_json(head.lstrip().split("\n", 1)[0])
+  except ValueError:
+    return False
+  return isinstance(first, dict) and {"traj_id", "step_idx"} <= set(first)
+
+
+def row_of(fields: Any, place: Place) -> Item:
+  """One mapping of fields as a row, or why it is none."""
+  if not isinstance(fields, Mapping):
+    return Rejected(
+      place,
+      f"holds {_kind(fields)}, not an object with the fields of a step",
+      fields,
+    )
+  try:
+    return Row(place, **_checked(fields))
+  except ValueError as error:
+    return Rejected(place, str(error), fields)
+
+
+def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+  """Arguments of a `Row`.
+
+  Raises:
+    ValueError: names the field and what it should hold.
+  """
+  for name in REQUIRED:
+    if name not in fields:
+      near = suggestion(name, set(fields) - set(FIELDS))
+      advice = (
+        ": without an order a log cannot be credited, number the steps of each"
+        " trajectory"
+        if name == "step_idx"
+        else ""
+      )
+      raise ValueError(f"has no field {name!r}{near}{advice}")
+  found: dict[str, Any] = {
+    "group_id": _identity(fields, "group_id"),
+    "traj_id": _identity(fields, "traj_id"),
+    "step_idx": _integer(fields, "step_idx"),
+    "state": _key(fields["state_key"]),
+    "action": _key(fields["action_key"]),
+    "next_state": _key(fields.get("next_state_key")),
+    "boundary": _boundary(fields["boundary"]),
+    "valid": _flag(fields, "valid", True),
+    "outcome": _flag(fields, "outcome", None),
+    "weight": _number(fields, "weight", 1.0),
+    "reward": _number(fields, "reward", None),
+    "value": _number(fields, "value", None),
+  }
+  if found["weight"] not in (0, 1):
+    raise ValueError(
+      f"has weight {found['weight']:g}: use 1, or 0 for copies and padding"
+    )
+  if fields.get("row_id") is not None:
+    found["row_id"] = _identity(fields, "row_id")
+  for name in ("token_start", "token_end"):
+    if fields.get(name) is not None:
+      found[name] = _integer(fields, name)
+  return found
+
+
+def _identity(fields: Mapping[str, Any], name: str) -> str | int:
+  value = fields[name]
+  if isinstance(value, bool) or not isinstance(value, str | int):
+    raise ValueError(f"has {name} {_kind(value)}: it must be text or an integer")
+  return _text(value) if isinstance(value, str) else _integer(fields, name)
+
+
+def _integer(fields: Mapping[str, Any], name: str) -> int:
+  value = fields[name]
+  if isinstance(value, bool) or not isinstance(value, int):
+    raise ValueError(f"has {name} {_kind(value)}: it must be an integer")
+  if not -_INT64 <= value < _INT64:
+    raise ValueError(f"has a {name} beyond 64 bits")
+  return value
+
+
+def _number(fields: Mapping[str, Any], name: str, default: Any) -> Any:
+  value = fields.get(name)
+  if value is None:
+    return default
+  if isinstance(value, bool) or not isinstance(value, int | float):
+    raise ValueError(f"has {name} {_kind(value)}: it must be a number")
+  try:
+    value = float(value)
+  except OverflowError:
+    value = math.inf
+  if not math.isfinite(value):
+    raise ValueError(
+      f"has {name} {value}: it must be a finite number; leave out a trajectory"
+      " that could not be scored"
+    )
+  return value
+
+
+def _flag(fields: Mapping[str, Any], name: str, default: Any) -> Any:
+  value = fields.get(name)
+  if value is None:
+    return default
+  if not isinstance(value, bool):
+    raise ValueError(
+      f"has {name} {_kind(value)}: it must be true or false, never a number"
+    )
+  return value
+
+
+def _boundary(value: Any) -> Boundary:
+  kind = _BOUNDARIES.get(value) if isinstance(value, str) else None
+  if kind is None:
+    raise ValueError(
+      f"has boundary {_kind(value)}: it must be one of {', '.join(_BOUNDARIES)}"
+    )
+  return kind
+
+
+def _key(value: Any) -> str | int | None:
+  """A state or action as text or integer; other JSON in a canonical form."""
+  if value is None or (isinstance(value, str) and value.isascii()):
+    return value
+  if isinstance(value, str):
+    return _text(value)
+  if isinstance(value, int) and not isinstance(value, bool):
+    return value if -_INT64 <= value < _INT64 else str(value)
+  return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+
+
+def _text(value: str) -> str:
+  try:
+    value.encode()
+  except UnicodeEncodeError:
+    raise ValueError(
+      "holds half of a surrogate pair, which is not Unicode: log whole"
+      " characters"
+    ) from None
+  return value
+
+
+def _kind(value: Any) -> str:
+  """A value as it is shown in a message: short, and in JSON's words."""
+  text = json.dumps(value, default=str)
+  return text if len(text) <= 40 else f"{text[:37]}..."

@@ -19,6 +19,9 @@ TRAJECTORY_TERMS = (
   "reinforce_pp",
   "reinforce_pp_baseline",
 )
+BATCH_TERMS = TRAJECTORY_TERMS[-2:]
+"""Those that compare a group with all others of its batch."""
+
 BATCH_AXIS = "groups"
 """Name of the axis that batched estimators map over."""
 

@@ -1,6 +1,13 @@
-"""Credit of a whole table in one call: validate, batch, estimate, scatter."""
+"""Credit of a whole table: validate, batch, estimate, scatter.
+
+A group is padded to a shape that only its own sizes decide, and batches of a
+shape always hold the same number of groups. So a group gets the same numbers,
+to the last bit, whatever else is in the table, and a log may be credited in
+pieces.
+"""
 
 import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -8,9 +15,22 @@ import numpy as np
 
 from crbc_jax.credit import registry
 from crbc_jax.credit.closure import RESIDUAL_LIMIT
-from crbc_jax.rollouts.batching import GroupBatch, make_batch
+from crbc_jax.credit.combine import BATCH_TERMS
+from crbc_jax.rollouts.batching import (
+  BatchShape,
+  GroupBatch,
+  group_shapes,
+  grow_shape,
+  next_rung,
+  pad_groups,
+  prepare,
+)
 from crbc_jax.rollouts.table import RolloutError, StepTable
+from crbc_jax.rollouts.validation import validate
 from crbc_jax.types import Boundary, StepCredit
+
+_BATCH_ROWS = 16_384  # padded rows of a batch, if its groups are smaller
+_BATCH_SOLVE = 1 << 26  # multiplications of its dense solves, likewise
 
 
 class ClosureError(ArithmeticError):
@@ -29,13 +49,18 @@ class TableCredit:
   live: np.ndarray  # [S] bool, the step term could differ from 0
 
 
+_FIELDS = tuple(field.name for field in dataclasses.fields(TableCredit))
+
+
 def credit_table(
   table: StepTable, estimator: str = "crbc", **options: Any
 ) -> TableCredit:
   """Credits every row of a table.
 
-  The same numbers come out whatever the order of the rows. For many batches
-  use `make_batch` and `make_credit_fn`, which keep what they compiled.
+  The same numbers come out whatever the order of the rows and whatever other
+  groups the table holds; only the REINFORCE++ terms compare a group with the
+  rest of the table. For training, `make_batch` and `make_credit_fn` keep one
+  shape for all groups.
 
   Args:
     table: S rows, any number of groups.
@@ -53,20 +78,100 @@ def credit_table(
     ValueError: unknown estimator or option.
     ClosureError: the values of a group do not solve their equation.
   """
+  return make_table_credit_fn(estimator, **options)(table)
+
+
+def make_table_credit_fn(
+  estimator: str = "crbc", **options: Any
+) -> Callable[[StepTable], TableCredit]:
+  """`credit_table` of one estimator, which keeps what it compiled.
+
+  Raises:
+    ValueError: unknown estimator or option.
+  """
   name, named = registry.parse_estimator(estimator)
   options = named | options
   credit_fn = registry.make_credit_fn(name, **options)
-  if options.get("truncation") == "bootstrap":
-    _check_successors(table)
-  if registry.lookup(name).needs_critic:
-    _check_values(name, table)
-  batch = make_batch(table)
-  credit = jax.device_get(credit_fn(batch.arrays))
-  _check_residual(credit, batch)
-  names = [field.name for field in dataclasses.fields(TableCredit)]
-  return TableCredit(
-    **{n: batch.to_rows(getattr(credit, n), len(table)) for n in names}
+  needs_critic = registry.lookup(name).needs_critic
+  bootstraps = options.get("truncation") == "bootstrap"
+  batches = _one_batch if spans_batch(estimator, **options) else _batches
+
+  def credit(table: StepTable) -> TableCredit:
+    if bootstraps:
+      _check_successors(table)
+    if needs_critic:
+      _check_values(name, table)
+    validate(table)
+    size = len(table)
+    columns = {
+      n: np.zeros(size, bool if n == "live" else np.float32) for n in _FIELDS
+    }
+    for rows, batch in batches(table):
+      found = jax.device_get(credit_fn(batch.arrays))
+      _check_residual(found, batch)
+      for n, column in columns.items():
+        column[rows] = batch.to_rows(getattr(found, n), len(rows))
+    return TableCredit(**columns)
+
+  return credit
+
+
+def spans_batch(estimator: str, **options: Any) -> bool:
+  """Whether an estimator compares a group with the rest of its batch."""
+  name, named = registry.parse_estimator(estimator)
+  defaults = registry.estimator_options(name)
+  term = (defaults | named | options).get("trajectory", name)
+  return term in BATCH_TERMS
+
+
+def _one_batch(table: StepTable) -> Iterator[tuple[np.ndarray, GroupBatch]]:
+  prepared = prepare(table)
+  shape = grow_shape(None, prepared.needed)
+  yield np.arange(len(table)), pad_groups(table, prepared, shape)
+
+
+def _batches(table: StepTable) -> Iterator[tuple[np.ndarray, GroupBatch]]:
+  """Batches of groups of one shape, and the rows of the table they hold."""
+  prepared = prepare(table)
+  needed = group_shapes(prepared)
+  shapes = [_own_shape(*sizes) for sizes in needed.tolist()]
+  group = np.full(len(table), -1)
+  group[prepared.ids.order] = prepared.ids.group
+  for shape in dict.fromkeys(shapes):
+    members = np.flatnonzero([other == shape for other in shapes])
+    for start in range(0, len(members), shape.groups):
+      chosen = members[start : start + shape.groups]
+      if len(chosen) == len(shapes):  # all there are
+        yield np.arange(len(table)), pad_groups(table, prepared, shape)
+        continue
+      rows = np.flatnonzero(np.isin(group, chosen))
+      part = table.take(rows)
+      yield rows, pad_groups(part, prepare(part), shape)
+
+
+def _own_shape(rows: int, rollouts: int, branching: int) -> BatchShape:
+  """The shape of the batches that a group of this size is credited in.
+
+  Few shapes, since each compiles for a second or two: sizes go up in powers
+  of four, and anchors, pairs and transitions share that of the rows, which
+  bounds them.
+  """
+  padded, slots = _power_of_four(rows, 16), _power_of_four(branching, 8)
+  return BatchShape(
+    groups=max(1, min(_BATCH_ROWS // padded, _BATCH_SOLVE // slots**3)),
+    rows=padded,
+    anchors=padded,
+    pairs=padded,
+    rollouts=next_rung(rollouts),
+    transitions=padded,
+    branching=slots,
   )
+
+
+def _power_of_four(size: int, smallest: int) -> int:
+  while smallest < size:
+    smallest *= 4
+  return smallest
 
 
 def _check_residual(credit: StepCredit, batch: GroupBatch) -> None:

@@ -116,6 +116,16 @@ def prepare(table: StepTable) -> Prepared:
   return Prepared(ids, merged, needed)
 
 
+def group_shapes(prepared: Prepared) -> np.ndarray:
+  """Rows, rollouts and branching anchors of each group, [B, 3]."""
+  ids, merged, needed = prepared
+  sizes = np.zeros((needed.groups, 3), np.int64)
+  sizes[:, 0] = np.diff(np.append(ids.group_row, len(ids.order)))
+  np.maximum.at(sizes[:, 1], ids.group, ids.traj + 1)
+  np.maximum.at(sizes[:, 2], merged.node_group, merged.slot + 1)
+  return sizes
+
+
 def pad_groups(
   table: StepTable, prepared: Prepared, shape: BatchShape
 ) -> GroupBatch:

@@ -37,7 +37,14 @@ INVALID_ACTION = "<invalid>"
 
 
 class RolloutError(ValueError):
-  """Rollout data that cannot be credited; the message says where and why."""
+  """Rollout data that cannot be credited; the message says where and why.
+
+  `row_ids` are those of the rows that break the rule, where rows do.
+  """
+
+  def __init__(self, message: str, row_ids: Sequence[int] = ()):
+    super().__init__(message)
+    self.row_ids = row_ids
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

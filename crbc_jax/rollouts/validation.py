@@ -130,7 +130,8 @@ def refuse_rows(
   )
   raise RolloutError(
     f"group {group!r}, trajectory {traj!r}, step "
-    f"{table.step_idx[i]} (row_id {table.row_id[i]}) {what}{also}: {remedy}"
+    f"{table.step_idx[i]} (row_id {table.row_id[i]}) {what}{also}: {remedy}",
+    table.row_id[bad].tolist(),
   )
 
 

@@ -29,9 +29,8 @@ class LogError(RolloutError):
   """A log that cannot be credited; the message names the file and the line."""
 
   def __init__(self, place: Place, reason: str):
-    super().__init__(f"{place}: {reason}")
+    super().__init__(f"{place}: {reason}", reason=reason)
     self.place = place
-    self.reason = reason
 
 
 class Row(NamedTuple):

@@ -39,12 +39,16 @@ INVALID_ACTION = "<invalid>"
 class RolloutError(ValueError):
   """Rollout data that cannot be credited; the message says where and why.
 
-  `row_ids` are those of the rows that break the rule, where rows do.
+  `row_ids` are those of the rows that break a rule, where rows do, and
+  `reason` is the message for who says otherwise which row it is about.
   """
 
-  def __init__(self, message: str, row_ids: Sequence[int] = ()):
+  def __init__(
+    self, message: str, row_ids: Sequence[int] = (), reason: str | None = None
+  ):
     super().__init__(message)
     self.row_ids = row_ids
+    self.reason = reason or message
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

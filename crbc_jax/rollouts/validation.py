@@ -128,10 +128,11 @@ def refuse_rows(
   group, traj = (
     c[i : i + 1].tolist()[0] for c in (table.group_id, table.traj_id)
   )
+  step = f"group {group!r}, trajectory {traj!r}, step {table.step_idx[i]}"
   raise RolloutError(
-    f"group {group!r}, trajectory {traj!r}, step "
-    f"{table.step_idx[i]} (row_id {table.row_id[i]}) {what}{also}: {remedy}",
+    f"{step} (row_id {table.row_id[i]}) {what}{also}: {remedy}",
     table.row_id[bad].tolist(),
+    f"{step} {what}: {remedy}",
   )
 
 

@@ -10,6 +10,8 @@ from crbc_jax.rollouts.readers.source import Source, parse_json
 
 _NAMES = {dict: "an object", list: "a list", str: "text", int: "an integer"}
 
+_INT64 = range(-(1 << 63), 1 << 63)
+
 LABELS = ("success", "solved", "correct", "resolved", "won")
 """Fields that say whether a rollout succeeded, in logs that have one."""
 
@@ -39,6 +41,8 @@ def typed(value: Any, kind: type, what: str) -> Any:
     raise Malformed(
       f"{what!r} must be {_NAMES[kind]}, got {type(value).__name__}"
     )
+  if kind is int and value not in _INT64:
+    raise Malformed(f"{what!r} is beyond 64 bits")
   return value
 
 
@@ -51,9 +55,7 @@ def identity(record: dict, name: str) -> str | int:
   value = record.get(name)
   if isinstance(value, bool) or not isinstance(value, str | int):
     raise Malformed(f"has no {name!r} that is text or a whole number")
-  if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-    raise Malformed(f"has a {name!r} beyond 64 bits")
-  return value
+  return typed(value, int, name) if isinstance(value, int) else value
 
 
 def number(value: Any, what: str) -> float:

@@ -1,16 +1,16 @@
 """SWE-agent's `.traj`: one run of one issue, one JSON object.
 
 `trajectory` is a list of `{action, observation, response, state, thought}`.
-Group: the issue's id (`replay_config.problem_statement.id`, else the name of the
-file up to its first "."). Trajectory: the file. Step: an action; its state is
-the observation before it, at first the issue's text. Use `swe_signature` for
+Group: the issue's id (`replay_config.problem_statement.id`, else the name of
+the file up to its first "."). Trajectory: the file. Step: an action; its state
+is the observation before it, at first the issue's text. Use `swe_signature` for
 both keys.
 
 Whether the issue was solved is not in the file. It is read from `results.json`
 in the same folder, an object `{file name or issue id: true or false}` that you
 make from the report of the evaluation; without it the run is rejected. Of an
-unsolved run the boundary is a failure if it was `submitted`, else truncated (its
-budget, its context or its patience ran out).
+unsolved run the boundary is a failure if it was `submitted`, else truncated
+(its budget, its context or its patience ran out).
 """
 
 import contextlib

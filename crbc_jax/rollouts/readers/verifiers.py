@@ -2,19 +2,19 @@
 
 A trace is `{id, task: {key, hash, …}, nodes, rewards, stop_condition, errors,
 …}`; an episode is `{traces: [trace, …]}`. `nodes` is the message graph: each
-`{parent, message, sampled, token_ids, mask, …}`, `parent` being the index of the
-message before it. Group: the task's `key`, else its `hash`. Trajectory: `id`.
-Step: a sampled node; its state is the messages since the sampled node before it,
-system messages left out. Token spans are positions in the concatenated
-`token_ids` of the path.
+`{parent, message, sampled, token_ids, mask, …}`, `parent` being the index of
+the message before it. Group: the task's `key`, else its `hash`. Trajectory:
+`id`. Step: a sampled node; its state is the messages since the sampled node
+before it, system messages left out. Token spans are positions in the
+concatenated `token_ids` of the path.
 
 Outcome: a field `success` (or solved, correct, resolved, won) in `metrics` or
-`info`; else the weighted sum of `rewards`, if it is exactly 0 or 1. `None` is no
-reward: scoring didn't run, and the trace is rejected, as is one with errors. A
-`stop_condition` that starts with "max_" is a truncation.
+`info`; else the weighted sum of `rewards`, if it is exactly 0 or 1. `None` is
+no reward: scoring didn't run, and the trace is rejected, as is one with errors.
+A `stop_condition` that starts with "max_" is a truncation.
 
-Traps: saved traces carry no advantages. A graph with several leaves (compaction,
-sub-agents) is not one sequence of steps and is rejected.
+Traps: saved traces carry no advantages. A graph with several leaves
+(compaction, sub-agents) is not one sequence of steps and is rejected.
 """
 
 from collections.abc import Iterator

@@ -1,18 +1,15 @@
 """Estimators by name; options are checked, never swallowed."""
 
-import ast
 import dataclasses
 import functools
-import importlib
-import inspect
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
-from crbc_jax.checks import is_number, suggestion
+from crbc_jax import specs
+from crbc_jax.checks import suggestion
 from crbc_jax.credit import combine, conformance
 from crbc_jax.credit.catalogue import BUILT_IN, Entry
 from crbc_jax.types import Estimator, GroupArrays, StepCredit, Transitions
@@ -76,7 +73,7 @@ def lookup(name: str) -> Entry:
     ValueError: no such estimator, or one that does not pass the checks.
   """
   if ":" in name and name not in ESTIMATORS:
-    register_estimator(name, _import(name))
+    register_estimator(name, specs.import_function("estimator", name))
   if name in NEED_RESTORING and name not in ESTIMATORS:
     raise ValueError(
       f"estimator {name!r} plays extra rollouts from visited states: it needs "
@@ -95,13 +92,7 @@ def lookup(name: str) -> Entry:
 
 def estimator_options(name: str) -> dict[str, Any]:
   """Options of an estimator and their defaults, in signature order."""
-  return options_of(lookup(name).function)
-
-
-def options_of(function: Callable[..., Any]) -> dict[str, Any]:
-  """Keyword-only parameters of a function and their defaults."""
-  parameters = inspect.signature(function).parameters.values()
-  return {p.name: p.default for p in parameters if p.kind == p.KEYWORD_ONLY}
+  return specs.options_of(lookup(name).function)
 
 
 def make_estimator(name: str, **options: Any) -> Estimator:
@@ -116,7 +107,9 @@ def make_estimator(name: str, **options: Any) -> Estimator:
       its range.
   """
   function = lookup(name).function
-  check_options(name, options, options_of(function))
+  specs.check_options(
+    f"estimator {name!r}", options, specs.options_of(function)
+  )
   bound = functools.partial(function, **options)
   # Range checks of options run while tracing; trace once, on nothing.
   jax.eval_shape(bound, _smallest_group())
@@ -134,92 +127,12 @@ def make_credit_fn(
 def parse_estimator(text: str) -> tuple[str, dict[str, Any]]:
   """Reads "crbc" or "crbc(depth=2, w_step=1.0)" as (name, options).
 
-  The name may be an import path, "my_module:mine(depth=2)". Values are Python
-  literals; `inf` is allowed. Nothing is evaluated.
+  The name may be an import path, "my_module:mine(depth=2)".
 
   Raises:
-    ValueError: the text is not of that form, or names an option twice.
+    ValueError: as `specs.parse_spec`.
   """
-  form = f"estimator {text!r} is not of the form name or name(option=value)"
-  path = re.match(r"\s*[A-Za-z_][\w.]*:", text)
-  module = path[0].strip() if path else ""
-  try:
-    node = ast.parse(
-      text[path.end() if path else 0 :].strip(), mode="eval"
-    ).body
-  except SyntaxError:
-    raise ValueError(form) from None
-  if isinstance(node, ast.Name):
-    return module + node.id, {}
-  if not (
-    isinstance(node, ast.Call)
-    and isinstance(node.func, ast.Name)
-    and not node.args
-    and all(k.arg for k in node.keywords)
-  ):
-    raise ValueError(form)
-  options: dict[str, Any] = {}
-  for keyword in node.keywords:
-    assert keyword.arg is not None  # `**` was refused above
-    if keyword.arg in options:
-      raise ValueError(f"{form}: option {keyword.arg!r} is given twice")
-    if isinstance(keyword.value, ast.Name) and keyword.value.id == "inf":
-      options[keyword.arg] = math.inf
-      continue
-    try:
-      options[keyword.arg] = ast.literal_eval(keyword.value)
-    except ValueError:
-      raise ValueError(
-        f"{form}: option {keyword.arg!r} is not a literal (quote strings)"
-      ) from None
-  return module + node.func.id, options
-
-
-def check_options(
-  name: str, options: Mapping[str, Any], known: Mapping[str, Any]
-) -> None:
-  """Refuses options that are unknown or of another type than their default.
-
-  Raises:
-    ValueError: names the option, and the known ones.
-  """
-  for option, value in options.items():
-    if option not in known:
-      raise ValueError(
-        f"estimator {name!r} has no option {option!r}"
-        f"{suggestion(option, known)}; it has: {', '.join(known)}"
-      )
-    _check_type(name, option, value, known[option])
-
-
-def _check_type(name: str, option: str, value: Any, default: Any) -> None:
-  """Refuses text for a number and the other way round; traced values pass."""
-  if isinstance(value, jax.core.Tracer):
-    return
-  wants_text = isinstance(default, str)
-  if wants_text != isinstance(value, str) or not (
-    wants_text or is_number(value) or isinstance(default, bool)
-  ):
-    kind = "text" if wants_text else "a number"
-    raise ValueError(
-      f"estimator {name!r}: option {option} must be {kind} (default "
-      f"{default!r}), got {value!r}"
-    )
-
-
-def _import(path: str) -> Estimator:
-  module, function = path.split(":")
-  try:
-    return getattr(importlib.import_module(module), function)
-  except ModuleNotFoundError as error:
-    raise ValueError(
-      f"estimator {path!r}: no module {error.name!r}; is its folder on "
-      "PYTHONPATH?"
-    ) from None
-  except AttributeError:
-    raise ValueError(
-      f"estimator {path!r}: module {module!r} has no {function!r}"
-    ) from None
+  return specs.parse_spec("estimator", text)
 
 
 def _smallest_group() -> GroupArrays:

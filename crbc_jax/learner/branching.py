@@ -13,6 +13,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from crbc_jax import specs
 from crbc_jax.checks import (
   check_choice,
   check_count,
@@ -20,7 +21,7 @@ from crbc_jax.checks import (
   check_share,
   is_number,
 )
-from crbc_jax.credit import combine, registry
+from crbc_jax.credit import combine
 from crbc_jax.credit.catalogue import Entry
 from crbc_jax.envs.sokoban import Level, Sokoban
 from crbc_jax.learner.branch_tree import tree_credit
@@ -320,7 +321,7 @@ def make_branch_fn(
       range.
   """
   make = BRANCHING[name].function
-  registry.check_options(name, options, registry.options_of(make))
+  specs.check_options(f"estimator {name!r}", options, specs.options_of(make))
   return make(env, logits_fn, **options)
 
 

@@ -8,6 +8,7 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
+from crbc_jax import specs
 from crbc_jax.credit import registry
 from crbc_jax.learner import branching
 from crbc_jax.learner import config as config_lib
@@ -42,7 +43,7 @@ def estimators() -> Group:
       entry.all_success,
     )
     summary = (inspect.getdoc(entry.function) or "").split("\n")[0]
-    defaults = registry.options_of(entry.function).items()
+    defaults = specs.options_of(entry.function).items()
     listed = ", ".join(f"{k}={v!r}" for k, v in defaults)
     options.add_row(name, f"{summary}\n{listed}\n")
   legend = (

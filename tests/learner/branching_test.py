@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from crbc_jax import credit_table
+from crbc_jax import credit_table, specs
 from crbc_jax.credit import registry
 from crbc_jax.envs import sokoban_levels, sokoban_solver
 from crbc_jax.envs.sokoban import DOWN, LEFT, RIGHT, UP
@@ -517,7 +517,7 @@ class TestNames:
     assert set(registry.NEED_RESTORING) == set(branching.BRANCHING)
     assert not set(registry.ESTIMATORS) & set(branching.BRANCHING)
     for function in (e.function for e in branching.BRANCHING.values()):
-      assert registry.options_of(function)
+      assert specs.options_of(function)
 
   @pytest.mark.parametrize("name", branching.BRANCHING)
   def test_a_logged_table_is_refused(self, name):

@@ -15,13 +15,8 @@ from crbc_jax.credit.table_credit import (
   make_table_credit_fn,
   spans_batch,
 )
-from crbc_jax.rollouts.log_table import (
-  CHUNK_ROWS,
-  ActionKey,
-  LogTable,
-  StateKey,
-  log_tables,
-)
+from crbc_jax.rollouts.keys import ActionKey, StateKey
+from crbc_jax.rollouts.log_table import CHUNK_ROWS, LogTable, log_tables
 from crbc_jax.rollouts.store import RowStore
 from crbc_jax.types import Boundary
 

@@ -135,6 +135,28 @@ def parse_estimator(text: str) -> tuple[str, dict[str, Any]]:
   return specs.parse_spec("estimator", text)
 
 
+def split_estimators(text: str) -> list[str]:
+  """Estimators separated by commas, but not by those of their options.
+
+  Raises:
+    ValueError: there is none, or one that does not exist or has no such option.
+  """
+  parts, depth = [""], 0
+  for character in text:
+    depth += {"(": 1, ")": -1}.get(character, 0)
+    if character == "," and depth == 0:
+      parts.append("")
+    else:
+      parts[-1] += character
+  names = list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+  if not names:
+    raise ValueError(f"{text!r} names no estimator")
+  for name in names:
+    base, options = parse_estimator(name)
+    make_estimator(base, **options)
+  return names
+
+
 def _smallest_group() -> GroupArrays:
   """One row, as shapes and types only."""
 

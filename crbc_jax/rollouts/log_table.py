@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crbc_jax.rollouts.keys import ActionKey, StateKey
 from crbc_jax.rollouts.log import Row
 from crbc_jax.rollouts.store import Numbered, RowStore
 from crbc_jax.rollouts.table import (
@@ -15,12 +16,6 @@ from crbc_jax.rollouts.table import (
   object_column,
 )
 from crbc_jax.rollouts.validation import validate
-
-StateKey = Callable[[Sequence[Row]], Sequence[Hashable]]
-"""One trajectory in order -> T + 1 keys; the last is of the state after it."""
-
-ActionKey = Callable[[Sequence[Row]], Sequence[Hashable]]
-"""One trajectory in order -> T keys."""
 
 CHUNK_ROWS = 32_768
 """Rows that are credited together, if no group has more."""

@@ -76,20 +76,14 @@ class RowStore:
     self._db.execute("PRAGMA temp_store = FILE")
     if is_new:
       self._db.executescript(_TABLES)
-    self._files = {
-      name: number
-      for number, name in self._db.execute("SELECT rowid, name FROM files")
-    }
+    self._names = dict(self._db.execute("SELECT rowid, name FROM files"))
+    self._files = {name: number for number, name in self._names.items()}
 
   def __enter__(self) -> "RowStore":
     return self
 
   def __exit__(self, *_) -> None:
     self._db.close()
-
-  @property
-  def _names(self) -> dict[int, str]:
-    return {number: name for name, number in self._files.items()}
 
   @property
   def database(self) -> sqlite3.Connection:
@@ -285,6 +279,7 @@ class RowStore:
     if name not in self._files:
       added = self._db.execute("INSERT INTO files VALUES (?)", (name,))
       self._files[name] = added.lastrowid or 0
+      self._names[self._files[name]] = name
     return self._files[name]
 
 

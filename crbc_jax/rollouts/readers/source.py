@@ -50,6 +50,15 @@ class Source:
   def __init__(self, path: str):
     self.path = path
     self.name = "standard input" if path == STDIN else path
+    self._raw: IO[bytes] | None = None
+    self._read = 0
+
+  @property
+  def position(self) -> int:
+    """Bytes of the file read so far."""
+    if self._raw is not None and not self._raw.closed:
+      self._read = self._raw.tell()
+    return self._read
 
   def place(self, line: int = 0, unit: str = "line") -> Place:
     """A place in this file."""
@@ -192,8 +201,10 @@ class Source:
       magic = file.peek(4)[:4]
       if not magic:
         raise self.fail("is empty")
+      self._raw = file if before is not None else None
       yield stack.enter_context(self._decompressed(file, magic))
       if watch and before is not None:
+        self._read = before.st_size
         after = os.stat(self.path)
         if _identity(before) != _identity(after):
           raise self.fail(

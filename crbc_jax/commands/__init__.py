@@ -1,0 +1,1 @@
+"""Commands of `crbc` that read logs, one module each."""

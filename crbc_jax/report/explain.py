@@ -317,7 +317,9 @@ class _Facts:
       )
     return ()
 
-  def repeats(self, own: np.ndarray, states: Sequence[str]) -> tuple[str, ...]:
+  def repeats(
+    self, own: Sequence[int], states: Sequence[str]
+  ) -> tuple[str, ...]:
     """A hint where one rollout came to one anchor many times."""
     anchors, counts = np.unique(self.state[own], return_counts=True)
     most = int(np.argmax(counts))

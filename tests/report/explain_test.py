@@ -9,7 +9,6 @@ import rich.console
 from crbc_jax import RolloutError, StepTable, credit_table
 from crbc_jax.report import explain, explain_view
 
-
 HOUSE = """
 a 0 hall north none
 a 1 library take none

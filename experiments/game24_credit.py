@@ -31,7 +31,8 @@ Claim: evidence across rollouts tells right steps from wrong ones better than
 the outcome of the rollout, most of all on first steps. Expected (all, first,
 solvable): CRBC exact .851 .898 .914, GRPO .810 .693 .811, GraphGPO .849 .883
 .894, CRBC depth 0 .841 .885 .905; ahead of CRBC on all steps, and not on first
-ones: SALT .909 .870 .909 and RTMC .894 .858 .920. Step terms alone (CRBC .736
+ones: SALT .909 .870 .909 and RTMC .894 .858 .920. On all steps the lead of CRBC
+over GRPO, .041, has an interval that reaches 0. Step terms alone (CRBC .736
 on all steps) know nothing at an anchor of one rollout and give 0 to the steps
 of lost rollouts there. Takes two minutes on two cores. Writes
 game24_credit.json, .md, .png and .svg.

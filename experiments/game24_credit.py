@@ -39,8 +39,10 @@ game24_credit.json, .md, .png and .svg.
 """
 
 import argparse
+import json
 import os
 import pathlib
+import re
 import shlex
 import sys
 import time
@@ -56,7 +58,6 @@ from matplotlib.figure import Figure
 import crbc_jax
 from crbc_jax import make_batch, make_credit_fn, parse_estimator
 from crbc_jax.files import write_text
-from crbc_jax.learner.records import write_json
 from crbc_jax.report import plots
 from experiments import game24_rollouts, ranking
 from experiments.game24_rollouts import Groups, Rollout
@@ -131,7 +132,9 @@ def main(argv: list[str] | None = None) -> None:
     "rollouts": dict(counts),
     **result,
   }
-  write_json(options.out / "game24_credit.json", result)
+  text = json.dumps(result, indent=1)
+  text = re.sub(r"\[[^][{}]*\]", lambda m: " ".join(m[0].split()), text)
+  write_text(options.out / "game24_credit.json", text + "\n")
   write_text(options.out / "game24_credit.md", markdown(result))
   draw(result, options.out / "game24_credit")
   console = rich.console.Console(width=120)

@@ -139,9 +139,7 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _identity(fields: Mapping[str, Any], name: str) -> str | int:
   value = fields[name]
   if isinstance(value, bool) or not isinstance(value, str | int):
-    raise ValueError(
-      f"has {name} {_kind(value)}: it must be text or an integer"
-    )
+    raise ValueError(f"has {name} {_kind(value)}: it must be text or an integer")
   return _text(value) if isinstance(value, str) else _integer(fields, name)
 
 

@@ -176,7 +176,9 @@ class Source:
         when the file has changed by the time the context ends.
     """
     try:
-      file = sys.stdin.buffer if self.path == STDIN else open(self.path, "rb")
+      file = (
+        sys.stdin.buffer if self.path == STDIN else open(self.path, "rb")
+      )
     except IsADirectoryError:
       raise self.fail(
         "is a folder: name the files in it, as in FOLDER/*.jsonl"

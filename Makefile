@@ -20,11 +20,11 @@ REAL_DATA = $(or $(CRBC_REAL_DATA),$(abspath ../shared/data))
 fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv train sweep compare credit-accuracy bench bench-credit test test-slow lint \
-  format wheel-test clean
+.PHONY: help venv train sweep compare credit-accuracy game24 bench bench-credit test test-slow \
+  lint format wheel-test clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' \
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' \
 	  $(MAKEFILE_LIST)
 	@echo
 	@echo "  ARGS='...' is passed on; PYTHON=python3.12 picks the interpreter,"
@@ -43,6 +43,9 @@ compare: $(INSTALLED)  ## compare the estimators under one budget
 
 credit-accuracy: $(INSTALLED)  ## compare credit with exact values
 	$(PY) -m experiments.credit_accuracy $(ARGS)
+
+game24: $(INSTALLED)  ## compare credit with truth on GPT-4 rollouts
+	$(PY) -m experiments.game24_credit $(ARGS)
 
 bench: $(INSTALLED)  ## time the Sokoban environment
 	$(PY) -m experiments.bench_sokoban $(ARGS)

@@ -1,0 +1,147 @@
+"""`crbc explain`: a group or rollout of a log, and why it got its credit."""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Mapping
+
+import rich.console
+
+from crbc_jax.credit.table_credit import TableCredit, credit_table
+from crbc_jax.report import explain, explain_view
+from crbc_jax.rollouts.table import RolloutError
+
+EXAMPLES = """\
+examples:
+  crbc explain rollouts.jsonl --group task-7
+  crbc explain rollouts.jsonl --group task-7 --traj a
+  crbc explain rollouts.jsonl --group task-7 --traj a --step 3
+  crbc explain rollouts.jsonl --group task-7 --traj a \\
+    --estimators "crbc(depth=2),gigpo,grpo" --json
+"""
+
+ESTIMATORS = "crbc,gigpo,grpo"
+_NAMED = 10  # groups that an error names
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """What is specific to this command; how to read a log is added apart."""
+  parser.add_argument("--group", help="which group (default: the only one)")
+  parser.add_argument("--traj", help="which rollout (default: a line for each)")
+  parser.add_argument(
+    "--step", type=int, help="which step of --traj, in full (default: all)"
+  )
+  parser.add_argument(
+    "--estimators",
+    default=ESTIMATORS,
+    help="separated by commas; V and Q are those of the first (default:"
+    " %(default)s)",
+  )
+  parser.add_argument(
+    "--json", action="store_true", help="print JSON instead of tables"
+  )
+
+
+def run(args: argparse.Namespace) -> int:
+  """Prints the explanation; returns the exit status.
+
+  Raises:
+    RolloutError: no such group, rollout or step; says which there are.
+    ValueError: an estimator that isn't one.
+  """
+  from crbc_jax.commands.groups import open_groups
+
+  if args.step is not None and args.traj is None:
+    raise RolloutError("--step needs --traj: a step belongs to a rollout")
+  estimators = split_estimators(args.estimators)
+  group = find_group(open_groups(args), args.group)
+  credits = {name: credit_table(group.table, name) for name in estimators}
+  found, view = _explanation(args, group, credits)
+  if args.json:
+    print(json.dumps(dataclasses.asdict(found), indent=2, default=str))
+  else:
+    rich.console.Console(highlight=False).print(view)
+  return 0
+
+
+def _explanation(
+  args: argparse.Namespace, group, credits: Mapping[str, TableCredit]
+):
+  """What was asked for, as a dataclass and as it is printed."""
+  if args.traj is None:
+    lines = explain.explain_group(
+      group.table, credits, action_text=group.action_text
+    )
+    return lines, explain_view.group_view(lines)
+  found = explain.explain_trajectory(
+    group.table,
+    credits,
+    args.traj,
+    state_text=group.state_text,
+    action_text=group.action_text,
+  )
+  if args.step is None:
+    return found, explain_view.trajectory_view(found)
+  step = find_step(found, args.step)
+  return (
+    dataclasses.replace(found, steps=(step,)),
+    explain_view.step_view(found, step),
+  )
+
+
+def split_estimators(text: str) -> list[str]:
+  """Estimators separated by commas, but not by those of their options."""
+  parts, depth = [""], 0
+  for character in text:
+    depth += {"(": 1, ")": -1}.get(character, 0)
+    if character == "," and depth == 0:
+      parts.append("")
+    else:
+      parts[-1] += character
+  names = [part.strip() for part in parts if part.strip()]
+  if not names:
+    raise ValueError("--estimators names no estimator")
+  return list(dict.fromkeys(names))
+
+
+def find_group(opened, wanted: str | None):
+  """The group of that id, or the only one.
+
+  Raises:
+    RolloutError: there is none, or it would have to be chosen.
+  """
+  seen: list[str] = []
+  more, only = 0, None
+  for group in opened:
+    name = str(group.table.group_id[:1].tolist()[0])
+    if name == wanted:
+      return group
+    only = group
+    if len(seen) < _NAMED:
+      seen.append(name)
+    else:
+      more += 1
+  if wanted is None and len(seen) == 1:
+    return only
+  listed = ", ".join(seen) + (f" and {more} more" if more else "")
+  if wanted is None:
+    raise RolloutError(f"choose a group with --group; the log has: {listed}")
+  raise RolloutError(f"the log has no group {wanted!r}; it has: {listed}")
+
+
+def find_step(
+  found: explain.TrajectoryExplanation, wanted: int
+) -> explain.StepExplanation:
+  """The step of that number.
+
+  Raises:
+    RolloutError: there is none.
+  """
+  for step in found.steps:
+    if step.step == wanted:
+      return step
+  first, last = found.steps[0].step, found.steps[-1].step
+  raise RolloutError(
+    f"trajectory {str(found.traj)!r} has no step {wanted}; its steps are"
+    f" {first} to {last}"
+  )

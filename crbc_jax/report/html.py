@@ -13,7 +13,7 @@ import importlib.resources
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crbc_jax.credit.diagnostics import SIZE_BINS
@@ -34,8 +34,17 @@ MAX_BYTES = 5_000_000
 TEXT_LENGTHS = (300, 120, 40)
 """Characters a text may have; the first that fits is taken."""
 
-_SCRIPTS = ("data.js", "colours.js", "overview.js", "graph.js", "pane.js")
-_SCRIPTS += ("strips.js", "state.js", "app.js")
+_SCRIPTS = (
+  "data.js",
+  "colours.js",
+  "overview.js",
+  "graph.js",
+  "pane.js",
+  "strips.js",
+  "state.js",
+  "app.js",
+)
+_CURVE = ("env_steps", "success_sampled", "success_greedy")
 _LIBRARIES = {"cytoscape": "cytoscape.min.js", "dagre": "dagre.min.js"}
 
 
@@ -46,7 +55,7 @@ def write_report(
   estimators: Sequence[str] = DEFAULT_ESTIMATORS,
   title: str = "Step credit",
   notes: Sequence[str] = (),
-  curve: Sequence[dict[str, Any]] = (),
+  curves: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> dict[str, Any]:
   """Writes the report of some groups, or nothing at all.
 
@@ -56,8 +65,8 @@ def write_report(
     estimators: as `parse_estimator` reads them.
     title: of the page.
     notes: sentences below the title.
-    curve: evaluations of a training run: env_steps, success_sampled and
-      success_greedy.
+    curves: name of a training run -> its evaluations, with env_steps,
+      success_sampled and success_greedy.
 
   Returns:
     groups, rollouts, steps, bytes and text_length of the page.
@@ -78,7 +87,7 @@ def write_report(
       views,
       title=title,
       notes=[*notes, *_warnings(data)],
-      curve=curve,
+      curves=curves or {},
       text_length=text_length,
     )
     size = len(page.encode())
@@ -100,7 +109,7 @@ def render(
   *,
   title: str,
   notes: Sequence[str],
-  curve: Sequence[dict[str, Any]],
+  curves: Mapping[str, Sequence[Mapping[str, Any]]],
   text_length: int,
 ) -> str:
   """The page as text."""
@@ -112,9 +121,10 @@ def render(
     ],
     "bins": SIZE_BINS,
     "groups": [group.summary for group in data],
-    "curve": [
-      {k: point[k] for k in ("env_steps", "success_sampled", "success_greedy")}
-      for point in curve
+    "curves": [
+      {"name": name, "points": [{k: point[k] for k in _CURVE} for point in run]}
+      for name, run in curves.items()
+      if run
     ],
   }
   libraries = [_library(*names) for names in _LIBRARIES.items()]

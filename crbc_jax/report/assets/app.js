@@ -73,7 +73,9 @@ function fail(error) {
 
 try {
   drawOverview();
-  new App().show(0).catch(fail);
+  // A group with both outcomes has more to show.
+  const first = overview.groups.findIndex((group) => !isDead(group));
+  new App().show(first).catch(fail);
 } catch (error) {
   fail(error);
 }

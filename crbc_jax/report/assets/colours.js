@@ -25,9 +25,12 @@ function readPalette() {
 
 let palette = readPalette();
 
-/** Colour of an advantage; `reach` is the largest that the scale shows. */
+/**
+ * Colour of an advantage; `reach` is the largest that the scale shows. A square
+ * root keeps small advantages apart where one step stands out.
+ */
 function advantageColour(x, reach) {
-  const share = reach > 0 ? Math.min(Math.abs(x) / reach, 1) : 0;
+  const share = reach > 0 ? Math.sqrt(Math.min(Math.abs(x) / reach, 1)) : 0;
   return mixed(
     palette.neutral, x < 0 ? palette.negative : palette.positive, share);
 }
@@ -53,9 +56,9 @@ function spanOf(view) {
   ];
 }
 
-/** Draws the legend of a pane, in numbers. */
+/** Draws the legend of a pane, in numbers; a quarter is half of the way. */
 function drawLegend(element, reach) {
-  const ticks = reach > 0 ? [-1, -0.5, 0, 0.5, 1] : [0];
+  const ticks = reach > 0 ? [-1, -0.25, 0, 0.25, 1] : [0];
   element.querySelector(".ticks").replaceChildren(...ticks.map(
     (share) => make("li", signed(Number((share * reach).toPrecision(3))))));
 }

@@ -4,7 +4,8 @@
 function positionsOf(group) {
   if (group.positions) return group.positions;
   const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: "LR", nodesep: 16, ranksep: 64 });
+  graph.setGraph({ rankdir: "LR", nodesep: 18,
+    ranksep: group.states.length > 40 ? 24 : 52 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const { data } of nodesOf(group)) {
     graph.setNode(data.id, { width: data.width, height: data.size });
@@ -45,7 +46,7 @@ function edgesOf(group) {
   return source.map((from, edge) => ({ data: {
     id: `e${edge}`, source: `n${from}`, target: `n${target[edge]}`,
     label: brief(group.actions[action[edge]], 22),
-    thickness: 1.5 + 1.6 * Math.log2(count[edge]), colour: palette.neutral,
+    thickness: 1.5 + 1.6 * Math.log2(count[edge]), width: 1, colour: palette.neutral,
   } }));
 }
 
@@ -68,15 +69,20 @@ function graphStyle() {
       "min-zoomed-font-size": 4 } },
     ...ENDS.map(end),
     { selector: "edge", style: {
-      width: "data(thickness)", "line-color": "data(colour)",
+      width: "data(width)", "line-color": "data(colour)",
       "target-arrow-color": "data(colour)", "target-arrow-shape": "triangle",
       "arrow-scale": 0.9, "curve-style": "bezier",
       "control-point-step-size": 34, "loop-direction": "-45deg",
       "loop-sweep": "50deg",
-      label: "data(label)", "font-family": font, "font-size": 9,
+      label: "data(label)", "font-family": font, "font-size": 10,
       color: palette.muted, "text-background-color": palette.surface,
       "text-background-opacity": 0.85, "text-background-padding": 1,
-      "text-rotation": "autorotate", "min-zoomed-font-size": 8.5 } },
+      "text-rotation": "autorotate", "min-zoomed-font-size": 14 } },
+    { selector: "edge.chosen, edge.hover", style: {
+      color: palette.text, "font-size": 11, "min-zoomed-font-size": 0,
+      "z-index": 9,
+      "z-index-compare": "manual" } },
+    { selector: "node", style: { "underlay-shape": "ellipse" } },
     { selector: ".path", style: {
       "underlay-color": palette.select, "underlay-opacity": 0.22,
       "underlay-padding": 4 } },
@@ -99,6 +105,8 @@ function makeGraph(container, group, choose) {
   });
   const numberOf = (element) => Number(element.id().slice(1));
   cy.on("tap", "edge", ({ target }) => choose(group.rowsOn[numberOf(target)]));
+  cy.on("mouseover mouseout", "edge", ({ target, type }) =>
+    target.toggleClass("hover", type === "mouseover"));
   cy.on("tap", "node", ({ target }) => {
     const state = numberOf(target);
     choose(group.rowsAt[state] ?? group.edges.target.flatMap(
@@ -106,10 +114,15 @@ function makeGraph(container, group, choose) {
   });
   const fit = () => {
     cy.fit(undefined, 18);
-    if (cy.zoom() > 1.4) {
-      cy.zoom(1.4);
+    if (cy.zoom() > 1.3) {
+      cy.zoom(1.3);
       cy.center();
     }
+    // What is small on the screen still has to have a colour.
+    const coarse = Math.min(Math.max(0.8 / cy.zoom(), 1), 4);
+    cy.batch(() => cy.edges().forEach((edge) => {
+      edge.data("width", coarse * edge.data("thickness"));
+    }));
   };
   const zoom = (factor) => cy.zoom({
     level: cy.zoom() * factor,
@@ -136,6 +149,12 @@ function updateGraph(cy, group, view, depth) {
   });
 }
 
+/** Moves the view to a state that lies outside of it. */
+function keepInView(cy, node) {
+  const { x, y } = node.renderedPosition();
+  if (x < 0 || y < 0 || x > cy.width() || y > cy.height()) cy.center(node);
+}
+
 /** Marks a trajectory's path, and the step that is chosen. */
 function markPath(cy, group, row) {
   const { start, end } = group.trajs[group.trajOf[row]];
@@ -147,4 +166,5 @@ function markPath(cy, group, row) {
     cy.getElementById(`e${group.edge[row]}`).addClass("chosen");
     cy.getElementById(`n${group.state[row]}`).addClass("chosen");
   });
+  keepInView(cy, cy.getElementById(`n${group.state[row]}`));
 }

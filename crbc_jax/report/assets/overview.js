@@ -10,13 +10,16 @@ function shareOfSteps(shareOf) {
     (sum, group) => sum + group.steps * shareOf(group), 0) / total("steps");
 }
 
+/** Whether all rollouts of a group ended alike: nothing to compare. */
+const isDead = (group) =>
+  group.success === group.rollouts || group.success === 0;
+
 function drawOverview() {
   const groups = overview.groups.length;
-  const dead = (kind) =>
-    overview.groups.filter((group) => group[kind] === group.rollouts).length;
+  const solved = overview.groups.filter(
+    (group) => group.success === group.rollouts).length;
   const alone = overview.groups.filter((group) => group.rollouts === 1).length;
-  const uniform = overview.groups.filter((group) =>
-    group.success === group.rollouts || group.success === 0).length;
+  const uniform = overview.groups.filter(isDead).length;
   byId("title").textContent = overview.title;
   byId("notes").replaceChildren(
     ...overview.notes.map((note) => make("p", note)));
@@ -27,7 +30,7 @@ function drawOverview() {
     ["Success", percent(total("success") / total("rollouts")),
       `${total("failure")} failed, ${total("truncated")} truncated`],
     ["Dead groups", percent(uniform / groups),
-      `${dead("success")} all success, ${uniform - dead("success")} none` +
+      `${solved} all succeed, ${uniform - solved} none does` +
       (alone ? `; ${alone} of one rollout` : "")],
     ["Singleton steps", percent(shareOfSteps((g) => g.singletons)),
       "alone at their state"],
@@ -44,7 +47,7 @@ function drawOverview() {
   }));
   drawBars("live", "Live step credit, share of steps", overview.views.map(
     (view, i) => [view.name, shareOfSteps((group) => group.live[i])]));
-  if (overview.curve.length) drawCurve();
+  byId("charts").append(...overview.curves.map(drawCurve));
 }
 
 /** Horizontal bars with their numbers; `bars` holds [name, share]. */
@@ -60,31 +63,29 @@ function drawBars(id, title, bars) {
     ])))));
 }
 
-/** Held-out success against environment steps. */
-function drawCurve() {
+/** Held-out success of a run against environment steps. */
+function drawCurve({ name, points }) {
   const [width, height, left, bottom] = [420, 150, 34, 18];
-  const last = overview.curve.at(-1);
+  const last = points.at(-1);
   const x = (steps) => left + (width - left - 8) * steps /
     Math.max(last.env_steps, 1);
   const y = (success) => 6 + (height - bottom - 6) * (1 - success);
-  const line = (name) => draw("polyline", {
-    class: name, points: overview.curve.map(
-      (point) => `${x(point.env_steps)},${y(point[name])}`).join(" ") });
+  const line = (kind) => draw("polyline", { class: kind, points: points.map(
+    (point) => `${x(point.env_steps)},${y(point[kind])}`).join(" ") });
   const scale = [0, 0.5, 1].flatMap((level) => [
     draw("line", { x1: left, x2: width - 8, y1: y(level), y2: y(level) }),
     draw("text", { x: left - 6, y: y(level) + 4, "text-anchor": "end" },
       String(level)),
   ]);
-  const words = `held-out success ${percent(last.success_sampled)} sampled, ` +
-    `${percent(last.success_greedy)} greedy after ` +
-    `${last.env_steps.toLocaleString("en")} steps`;
-  byId("curve").hidden = false;
-  byId("curve").replaceChildren(
-    make("figcaption", [
-      "Training: sampled (solid) and greedy (dashed) ", words]),
+  const steps = `${last.env_steps.toLocaleString("en")} environment steps`;
+  const words = `held-out success ${percent(last.success_sampled)} sampled ` +
+    `(solid), ${percent(last.success_greedy)} greedy (dashed)`;
+  return make("figure", [
+    make("figcaption", `${name}: ${words}`),
     draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
-      "aria-label": `Learning curve: ${words}` }, [
+      "aria-label": `Learning curve of ${name}: ${words} after ${steps}` }, [
       ...scale, line("success_sampled"), line("success_greedy"),
       draw("text", { x: width - 8, y: height - 4, "text-anchor": "end" },
-        `${last.env_steps.toLocaleString("en")} environment steps`)]));
+        steps)]),
+  ], { class: "curve" });
 }

@@ -66,10 +66,9 @@ class Pane {
     this.reach = reachOf(view);
     slider.max = Math.max(meta.depths.length - 1, 0);
     slider.value = this.depth;
-    slider.disabled = !meta.depths.length;
-    this.output.textContent = meta.depths[this.depth] ?? "–";
-    slider.setAttribute("aria-valuetext", meta.depths.length
-      ? `depth ${meta.depths[this.depth]}` : "this estimator has no depth");
+    slider.closest("label").hidden = !meta.depths.length;
+    this.output.textContent = meta.depths[this.depth] ?? "";
+    slider.setAttribute("aria-valuetext", this.output.textContent);
     this.root.querySelector(".caption").textContent =
       `Live on ${percent(view.live[this.depth])} of the steps`;
     updateGraph(this.graph.cy, group, view, this.depth);

@@ -69,6 +69,7 @@ function drawSteps(app) {
       cell.style.setProperty(
         "--credit", panes[i].colourOf(traj.start + step)));
   });
+  const shown = byId("steps").scrollTop;
   byId("steps-table").replaceChildren(
     headOf(
       [[null], [null], ...panes.map((pane) => [pane.title, 3, "first"])],
@@ -76,6 +77,17 @@ function drawSteps(app) {
         ["V", 1, "number first"], ["Q", 1, "number"],
         ["Advantage", 1, "number"]])]),
     body);
+  byId("steps").scrollTop = shown;
+  scrollTo(body.querySelector("[aria-current]"));
+}
+
+/** Brings a line of the steps into view, without moving the page. */
+function scrollTo(line) {
+  const box = byId("steps");
+  const head = byId("steps-table").tHead.offsetHeight;
+  const top = line.offsetTop - head - byId("steps-heading").offsetHeight;
+  const bottom = line.offsetTop + line.offsetHeight - box.clientHeight;
+  box.scrollTop = Math.max(Math.min(box.scrollTop, top), bottom);
 }
 
 function listenToStrips(app) {

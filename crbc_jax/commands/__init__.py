@@ -1,0 +1,1 @@
+"""The commands of `crbc`: arguments, and what each does with them."""

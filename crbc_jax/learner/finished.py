@@ -5,6 +5,7 @@ import pathlib
 from typing import Any
 
 import jax
+import ml_collections
 import numpy as np
 
 from crbc_jax.envs import sokoban_levels
@@ -46,7 +47,7 @@ def evaluate_run(
   Raises:
     RunError, CheckpointError, LevelError: with what to do.
   """
-  config, current, state, update = _load(run_dir, update)
+  config, current, state, update = load_run(run_dir, update)
   if levels:
     current = dataclasses.replace(current, panel=_fitting(levels, current))
   found = loop.make_panel_eval(config, current)(state.params)
@@ -66,7 +67,7 @@ def play_episode(
   seed: int = 0,
 ) -> Episode:
   """Plays level `index` of the run's panel with its last checkpoint."""
-  _, current, state, _ = _load(run_dir, None)
+  _, current, state, _ = load_run(run_dir, None)
   level, name = _pick(current.panel, index)
   env = current.env
   step = jax.jit(env.step)
@@ -106,8 +107,15 @@ def one_level(path: str, index: int) -> tuple[Level, int, str]:
   return level, levels.width, name
 
 
-def _load(run_dir, update):
-  config = loop.read_config(run_dir)
+def load_run(
+  run_dir: str | pathlib.Path, update: int | None
+) -> tuple[ml_collections.ConfigDict, task.Task, Any, int]:
+  """Config, task, learner state and update of a checkpoint (None: the last).
+
+  Raises:
+    RunError, CheckpointError, LevelError: with what to do.
+  """
+  config = loop.read_config(pathlib.Path(run_dir))
   current = task.make_task(config)
   with Checkpoints(
     pathlib.Path(run_dir) / "checkpoints", read_only=True

@@ -1,9 +1,23 @@
 """Checks of static options, with messages that say what is allowed."""
 
+import contextlib
 import difflib
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+
+class UsageError(ValueError):
+  """A command line that cannot be carried out; one line."""
+
+
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+  """Inside, a ValueError is about what the user asked for."""
+  try:
+    yield
+  except ValueError as error:
+    raise UsageError(str(error)) from error
 
 
 def is_number(value: Any) -> bool:

@@ -1,6 +1,7 @@
-"""The `crbc` command: train, resume, eval, list, view."""
+"""The `crbc` command; what reads logs is in `commands`."""
 
 import argparse
+import importlib
 import os
 import pathlib
 import re
@@ -12,7 +13,7 @@ from ml_collections import config_flags
 from rich import progress as rich_progress
 from rich import table as rich_table
 
-from crbc_jax.checks import suggestion
+from crbc_jax.checks import UsageError, suggestion
 
 _EXAMPLES = """\
 examples:
@@ -22,25 +23,38 @@ examples:
   crbc train --config.estimator="crbc(depth=2, w_step=1.0)" --run_dir=runs/d2
   crbc resume runs/d2
   crbc eval runs/d2
-  crbc list estimators
   crbc view runs/d2 --out episode.gif
+  crbc credit rollouts.jsonl --out credit.parquet
+  crbc explain rollouts.jsonl --group task-7 --traj a
+  crbc report rollouts.jsonl --out credit.html
+  crbc doctor
+  crbc list estimators
+
+exit status: 0 done; 2 bad usage or bad input, nothing written; 130 interrupted;
+`crbc COMMAND --help` tells more
 """
 
-
-class UsageError(ValueError):
-  """A command line that cannot be carried out; one line."""
+_LOG_COMMANDS = {
+  "credit": "credit every step of a log of rollouts",
+  "explain": "say why a rollout's steps got their credit",
+  "report": "write one HTML page about a log or runs",
+  "doctor": "check this installation: versions, devices, precision, data",
+}
+"""Modules of `commands`, imported when they are asked for."""
 
 
 def main(argv: list[str] | None = None) -> int:
   """Runs a command; returns the exit status (0, or 2 with one clear line)."""
   argv = sys.argv[1:] if argv is None else argv
-  parser = _parser()
+  parser = _parser(argv[0] if argv else "")
   args, rest = parser.parse_known_args(argv)
   logging.set_verbosity(logging.ERROR)  # Orbax warns about its own defaults
   if rest and args.command != "train":
     parser.error(f"unknown argument {rest[0]!r}")
   try:
     # JAX and Flax take a second to import: only after the line was parsed.
+    if args.command in _LOG_COMMANDS:
+      return _log_command(args.command).run(args)
     _COMMANDS[args.command](args, rest)
   except KeyboardInterrupt:
     print("interrupted", file=sys.stderr)
@@ -53,7 +67,12 @@ def main(argv: list[str] | None = None) -> int:
   return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _log_command(name: str):
+  return importlib.import_module(f"crbc_jax.commands.{name}")
+
+
+def _parser(wanted: str) -> argparse.ArgumentParser:
+  """The parser; a command of `commands` has its arguments if it is wanted."""
   parser = argparse.ArgumentParser(
     prog="crbc",
     description="Step-level credit for agents trained with group-based RL.",
@@ -96,8 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     help="level file or folder of the run's "
     "grid size (default: the run's own panel)",
   )
-  listing = add("list", "list estimators, config keys or runs")
-  listing.add_argument("what", choices=("estimators", "config", "runs"))
+  listing = add("list", "list estimators, formats, keys, config or runs")
+  listing.add_argument("what", choices=("estimators", "formats", "keys", "config", "runs"))
   listing.add_argument(
     "folder", nargs="?", default="runs", help="where runs are (default: runs)"
   )
@@ -116,6 +135,12 @@ def _parser() -> argparse.ArgumentParser:
   )
   view.add_argument("--seed", type=int, default=0, help="of --sampled")
   view.add_argument("--out", help="also write the episode as .gif or .png")
+  for name, text in _LOG_COMMANDS.items():
+    if name != wanted:
+      commands.add_parser(name, help=text)
+      continue
+    module = _log_command(name)
+    module.add_arguments(add(name, text, module.EXAMPLES))
   return parser
 
 
@@ -170,6 +195,8 @@ def _list(args, _) -> None:
   rich.print(
     {
       "estimators": tables.estimators,
+      "formats": tables.formats,
+      "keys": tables.keys,
       "config": tables.config_keys,
       "runs": lambda: tables.runs(args.folder),
     }[args.what]()
@@ -317,15 +344,19 @@ def _with_progress(total: int, run, run_dir: pathlib.Path) -> None:
 
 def _is_expected(error: Exception) -> bool:
   """Errors whose message is for the user; anything else is a bug."""
+  from crbc_jax.credit.table_credit import ClosureError
   from crbc_jax.envs.sokoban_levels import LevelError
   from crbc_jax.learner.checkpoint import CheckpointError
   from crbc_jax.learner.config import ConfigError
   from crbc_jax.learner.loop import RunError
+  from crbc_jax.rollouts.table import RolloutError
 
   return isinstance(
     error,
     (
       UsageError,
+      ClosureError,
+      RolloutError,
       LevelError,
       CheckpointError,
       ConfigError,

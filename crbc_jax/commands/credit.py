@@ -12,6 +12,7 @@ import rich.console
 from rich import table as rich_table
 
 import crbc_jax
+from crbc_jax.checks import UsageError, usage_errors
 from crbc_jax.commands import logs
 from crbc_jax.credit import registry
 from crbc_jax.credit.log_credit import credit_log, summary
@@ -76,17 +77,18 @@ def run(args: argparse.Namespace) -> int:
   """Carries the command out; returns the exit status.
 
   Raises:
+    UsageError: unknown format, key, estimator or option, or a bad --out.
     RolloutError: a log that cannot be read, or breaks a rule.
-    ValueError: unknown format, key, estimator or option, or a bad --out.
     ClosureError: values that miss their equation.
   """
   console = rich.console.Console(stderr=True, highlight=False)
   if args.keys_report:
     return _report_keys(args, console)
   if not args.out:
-    raise ValueError("say where the credit goes: --out credit.parquet, or -")
-  credit_files.check_output(args.out)
-  estimators = registry.split_estimators(args.estimators)
+    raise UsageError("say where the credit goes: --out credit.parquet, or -")
+  with usage_errors():
+    credit_files.check_output(args.out)
+    estimators = registry.split_estimators(args.estimators)
   named = logs.find_keys(args)
   began = time.perf_counter()
   work = _work_folder(args)

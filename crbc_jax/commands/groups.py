@@ -29,7 +29,7 @@ def open_groups(args: argparse.Namespace) -> Iterator[TextGroup]:
 
   Raises:
     LogError: a log that cannot be read, or breaks a rule.
-    ValueError: unknown format or key.
+    UsageError: unknown format or key.
   """
   console = rich.console.Console(stderr=True, highlight=False)
   named = logs.find_keys(args)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import rich.console
 from rich import progress as rich_progress
 
+from crbc_jax.checks import usage_errors
 from crbc_jax.report.credit_files import write_rejected
 from crbc_jax.rollouts import keys, readers
 from crbc_jax.rollouts.keys import ActionKey, StateKey
@@ -62,11 +63,13 @@ def find_keys(args: argparse.Namespace) -> LogKeys:
   """The keys that were named, or those of the format.
 
   Raises:
-    ValueError: unknown key or format.
+    UsageError: unknown key or format.
   """
-  state, action = readers.default_keys(args.logs, args.format)
-  state, action = args.state_key or state, args.action_key or action
-  return LogKeys(state, action, keys.state_key(state), keys.action_key(action))
+  with usage_errors():
+    state, action = readers.default_keys(args.logs, args.format)
+    state, action = args.state_key or state, args.action_key or action
+    functions = keys.state_key(state), keys.action_key(action)
+  return LogKeys(state, action, *functions)
 
 
 def fingerprint(args: argparse.Namespace) -> str:

@@ -6,12 +6,16 @@ import pathlib
 
 from rich import box
 from rich.console import Group
+from rich.markdown import Markdown
 from rich.table import Table
 
 from crbc_jax import specs
 from crbc_jax.credit import registry
 from crbc_jax.learner import branching
 from crbc_jax.learner import config as config_lib
+from crbc_jax.rollouts import keys as keys_lib
+from crbc_jax.rollouts import readers
+from crbc_jax.rollouts.readers import canonical
 
 
 def estimators() -> Group:
@@ -55,6 +59,35 @@ def estimators() -> Group:
     "Sources are arXiv numbers.\n"
   )
   return Group(table, legend, options)
+
+
+def formats() -> Group:
+  """Formats of logs, and the fields of our own."""
+  table = Table(title="Formats of logs", box=box.SIMPLE_HEAD, show_edge=False)
+  for name in ("name", "what", "state key", "action key"):
+    table.add_column(name, overflow="fold")
+  for name, form in readers.FORMATS.items():
+    table.add_row(name, form.summary, form.state_key, form.action_key)
+  return Group(table, Markdown(canonical.__doc__ or ""))
+
+
+def keys() -> Group:
+  """State and action keys that can be named."""
+  parts = []
+  for title, known in (
+    ("State keys: --state-key", keys_lib.STATE_KEYS),
+    ("Action keys: --action-key", keys_lib.ACTION_KEYS),
+  ):
+    table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False)
+    for name in ("name", "options", "what two have in common"):
+      table.add_column(name, overflow="fold")
+    for name, function in known.items():
+      defaults = specs.options_of(function).items()
+      text = (inspect.getdoc(function) or "").split("\n\n")[0]
+      listed = ", ".join(f"{k}={v!r}" for k, v in defaults)
+      table.add_row(name, listed, " ".join(text.split()))
+    parts.append(table)
+  return Group(*parts)
 
 
 def config_keys() -> Table:

@@ -54,6 +54,9 @@ def main(argv: list[str] | None = None) -> int:
   try:
     # JAX and Flax take a second to import: only after the line was parsed.
     if args.command in _LOG_COMMANDS:
+      from crbc_jax.commands import logs
+
+      logs.remember_compilations()
       return _log_command(args.command).run(args)
     _COMMANDS[args.command](args, rest)
   except KeyboardInterrupt:

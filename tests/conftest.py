@@ -6,6 +6,7 @@ import pathlib
 
 # Before jax is imported; JAX_PLATFORMS=cuda in the environment wins.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("CRBC_CACHE", "off")  # compilations are counted
 
 import hypothesis
 import jax

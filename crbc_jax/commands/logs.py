@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import os
 import pathlib
 from typing import NamedTuple
 
+import jax
 import rich.console
 from rich import progress as rich_progress
 
@@ -14,6 +16,9 @@ from crbc_jax.rollouts import keys, readers
 from crbc_jax.rollouts.keys import ActionKey, StateKey
 from crbc_jax.rollouts.readers.source import STDIN
 from crbc_jax.rollouts.store import RowStore
+
+
+_CACHE_BYTES = 256 << 20
 
 
 class LogKeys(NamedTuple):
@@ -70,6 +75,27 @@ def find_keys(args: argparse.Namespace) -> LogKeys:
     state, action = args.state_key or state, args.action_key or action
     functions = keys.state_key(state), keys.action_key(action)
   return LogKeys(state, action, *functions)
+
+
+def remember_compilations() -> None:
+  """Keeps compiled programs on disk: the second command starts in a second.
+
+  Under $CRBC_CACHE, else $XDG_CACHE_HOME/crbc_jax or ~/.cache/crbc_jax;
+  CRBC_CACHE=off keeps nothing. What JAX was told already stays as it is.
+  """
+  folder = os.environ.get("CRBC_CACHE")
+  if folder == "off" or jax.config.jax_compilation_cache_dir:
+    return
+  if not folder:
+    home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    folder = str(pathlib.Path(home) / "crbc_jax")
+  try:
+    os.makedirs(folder, exist_ok=True)
+  except OSError:  # no place to keep them
+    return
+  jax.config.update("jax_compilation_cache_dir", folder)
+  jax.config.update("jax_compilation_cache_max_size", _CACHE_BYTES)
+  jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 def fingerprint(args: argparse.Namespace) -> str:

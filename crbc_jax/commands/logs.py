@@ -18,9 +18,6 @@ from crbc_jax.rollouts.readers.source import STDIN
 from crbc_jax.rollouts.store import RowStore
 
 
-_CACHE_BYTES = 256 << 20
-
-
 class LogKeys(NamedTuple):
   """Names of the keys, and what they stand for."""
 
@@ -94,7 +91,6 @@ def remember_compilations() -> None:
   except OSError:  # no place to keep them
     return
   jax.config.update("jax_compilation_cache_dir", folder)
-  jax.config.update("jax_compilation_cache_max_size", _CACHE_BYTES)
   jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 

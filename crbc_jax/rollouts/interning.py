@@ -143,10 +143,10 @@ def _digests(keys: list) -> list:
   Python compares every text in full with its equal in a dictionary. Two texts
   of one log share a digest with a chance below 1e-20.
   """
-  if set(map(type, keys)) - {type(None)} != {str}:
+  first = [key for key in keys[:64] if isinstance(key, str)]
+  if sum(map(len, first)) < _LONG_TEXT * max(len(first), 1):
     return keys
-  texts = [key for key in keys if key is not None]
-  if sum(map(len, texts[:64])) < _LONG_TEXT * len(texts[:64]):
+  if not {str, type(None)}.issuperset(map(type, keys)):
     return keys
   digest = xxhash.xxh3_128_digest
   return [

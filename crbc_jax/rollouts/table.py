@@ -183,10 +183,9 @@ class StepTable:
 
 def object_column(values: Sequence[Any]) -> np.ndarray:
   """A 1-D object array whose elements may themselves be tuples."""
-  column = np.empty(len(values), object)
-  for i, value in enumerate(values):
-    column[i] = value
-  return column
+  if not isinstance(values, list | tuple):
+    values = list(values)
+  return np.fromiter(values, object, len(values))
 
 
 def factorize(column: np.ndarray) -> np.ndarray:
@@ -271,19 +270,16 @@ def follows(*keys: np.ndarray) -> np.ndarray:
 
 
 _SCALARS = {str, bytes, int, float, bool, type(None)}
-"""Key types that are hashable, and no sequences to NumPy."""
+"""Key types that are hashable."""
 
 
 def _as_column(name: str, values: Any) -> np.ndarray:
   if name in KEY_COLUMNS:
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
       return values.reshape(-1)
-    values = list(values)
-    if set(map(type, values)) <= _SCALARS:
-      column = np.empty(len(values), object)
-      column[:] = values
-      return column
     column = object_column(values)
+    if set(map(type, values)) <= _SCALARS:
+      return column
     for i, key in enumerate(column):
       try:
         hash(key)
@@ -335,7 +331,10 @@ def _boundaries(values: Any) -> Any:
   known = {
     name.lower(): int(kind) for name, kind in Boundary.__members__.items()
   }
-  for word in set(values) - set(known):
+  words = set(values)
+  if not any(isinstance(word, str) for word in words):
+    return values
+  for word in words - set(known):
     if isinstance(word, str):
       if word.lower() not in known:
         raise RolloutError(
@@ -365,9 +364,14 @@ def _next_from_following(
   Rows of weight 0 follow nothing: a copy is not the step after its original.
   """
   state = arrays["state_key"]
-  order = sorted_by(traj, arrays["step_idx"])
-  order = order[arrays["weight"][order] > 0]
+  counted = arrays["weight"] > 0
   following = np.full(len(state), None, object)
+  if counted.all() and follows(traj, arrays["step_idx"]).all():
+    following[:-1] = state[1:]  # as collected
+    following[:-1][traj[1:] != traj[:-1]] = None
+    return following
+  order = sorted_by(traj, arrays["step_idx"])
+  order = order[counted[order]]
   goes_on = traj[order][1:] == traj[order][:-1]
   following[order[:-1][goes_on]] = state[order[1:][goes_on]]
   return following

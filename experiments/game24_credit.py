@@ -1,6 +1,6 @@
 """Does step credit know which steps of real GPT-4 rollouts were right?
 
-  python -m experiments.game24_credit [--data FOLDER] [--out results]
+  python -m experiments.game24_credit [--log FILE] [--out results]
 
 The log holds 100 puzzles of the Game of 24 with 100 rollouts each (GPT-4,
 chain of thought; princeton-nlp/tree-of-thought-llm, MIT licence). Whether a
@@ -8,11 +8,12 @@ step was right is known by brute force over exact fractions: it is if the puzzle
 can still be solved after it. Nobody who assigns credit sees that; they see
 states, actions and whether a rollout was judged a success.
 
-Convention. A rollout counts if it is clean (`game24_rollouts.read_rollouts`).
-The rollouts of a puzzle are dealt at random into groups of 8; groups whose
-rollouts all failed or all succeeded are left out; five such deals. The state
-key is the multiset of the numbers left, the action key the numbers that the
-step leaves ("result"), or the two numbers and the operation ("operation").
+Convention. A rollout counts if it is clean, that is, if the reader of such logs
+takes it (`crbc_jax.rollouts.readers.game24`). The rollouts of a puzzle are
+dealt at random into groups of 8; groups whose rollouts all failed or all
+succeeded are left out; five such deals. The state key is the multiset of the
+numbers left, the action key the numbers that the step leaves ("result"), or the
+two numbers and the operation ("operation").
 The score of a step is the advantage that an estimator gives it, pooled over
 all groups of a deal. The measure is the area under the ROC curve: how often a
 right step scores higher than a wrong one, a tie counting half; mean over the
@@ -29,10 +30,10 @@ Left out are estimators that need a critic (`gae`), rewards besides the outcome
 
 Claim: evidence across rollouts tells right steps from wrong ones better than
 the outcome of the rollout, most of all on first steps. Expected (all, first,
-solvable): CRBC exact .851 .898 .914, GRPO .810 .693 .811, GraphGPO .849 .883
-.894, CRBC depth 0 .841 .885 .905; ahead of CRBC on all steps, and not on first
-ones: SALT .909 .870 .909 and RTMC .894 .858 .920. On all steps the lead of CRBC
-over GRPO, .041, has an interval that reaches 0. Step terms alone (CRBC .736
+solvable): CRBC exact .851 .898 .914, GRPO .808 .692 .809, GraphGPO .848 .884
+.894, CRBC depth 0 .841 .885 .906; ahead of CRBC on all steps, and not on first
+ones: SALT .908 .870 .908 and RTMC .893 .858 .920. On all steps the lead of CRBC
+over GRPO, .043, has an interval that reaches 0. Step terms alone (CRBC .736
 on all steps) know nothing at an anchor of one rollout and give 0 to the steps
 of lost rollouts there. Takes two minutes on two cores. Writes
 game24_credit.json, .md, .png and .svg.
@@ -63,6 +64,7 @@ from experiments import game24_rollouts, ranking
 from experiments.game24_rollouts import Groups, Rollout
 from experiments.statistics import Interval
 
+LOG = "gpt-4_0.7_naive_cot_sample_100_start900_end1000.json"
 GROUP_SIZE = 8
 SEEDS = (0, 1, 2, 3, 4)
 ACTION_KEYS = ("result", "operation")
@@ -106,18 +108,19 @@ def main(argv: list[str] | None = None) -> None:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument(
-    "--data",
+    "--log",
     type=pathlib.Path,
     default=pathlib.Path(os.environ.get("CRBC_REAL_DATA", "../shared/data"))
-    / "game24",
-    help="folder of the log (default: game24 of $CRBC_REAL_DATA)",
+    / "game24"
+    / LOG,
+    help="the log (default: in game24 of $CRBC_REAL_DATA)",
   )
   parser.add_argument("--out", type=pathlib.Path, default="results")
   options = parser.parse_args(argv)
-  if not options.data.is_dir():
-    parser.error(f"{options.data} is missing: name the log's folder by --data")
+  if not options.log.is_file():
+    parser.error(f"{options.log} is missing: name the log by --log")
   began = time.perf_counter()
-  rollouts, counts = game24_rollouts.read_rollouts(options.data)
+  rollouts, rejected = game24_rollouts.read_rollouts(options.log)
   result = measure(rollouts, ESTIMATORS, size=GROUP_SIZE, seeds=SEEDS)
   given = sys.argv[1:] if argv is None else argv
   result = {
@@ -129,7 +132,7 @@ def main(argv: list[str] | None = None) -> None:
     "group_size": GROUP_SIZE,
     "seconds": round(time.perf_counter() - began, 1),
     "estimators": ESTIMATORS,
-    "rollouts": dict(counts),
+    "rollouts": {"clean": len(rollouts), "rejected": rejected},
     **result,
   }
   text = json.dumps(result, indent=1)
@@ -299,15 +302,10 @@ def markdown(result: dict[str, Any]) -> str:
     for name in ("groups", "steps")
   )
   right = np.mean([deal["right"] for deal in result["deals"]])
-  left_out = ", ".join(
-    f"{count:,} {reason}"
-    for reason, count in sorted(counts.items(), key=lambda x: -x[1])
-    if reason != "clean"
-  )
   lines = [
     "<!-- written by experiments/game24_credit.py; do not edit -->",
     f"Game of 24, {counts['clean']:,} clean of {sum(counts.values()):,} GPT-4"
-    f" rollouts (left out: {left_out}). {len(result['deals'])} deals (seeds"
+    f" rollouts. {len(result['deals'])} deals (seeds"
     f" {', '.join(map(str, result['seeds']))}) into groups of"
     f" {result['group_size']}: {groups} mixed groups and {steps} steps a deal,"
     f" of which {right:.0%} keep the puzzle solvable. Area under the ROC curve"

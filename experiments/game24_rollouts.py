@@ -1,24 +1,23 @@
-"""Game of 24: rollouts of a log, which steps keep a puzzle solvable, groups.
+"""Game of 24: rollouts of a log, steps that keep a puzzle solvable, groups.
 
 Four numbers are combined two at a time into one, which should be 24. A state
 is what is left: a sorted tuple of exact fractions.
 """
 
-import collections
-import csv
 import functools
 import itertools
-import json
 import operator
 import pathlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
-from crbc_jax.rollouts.log import LogError, Place
+from crbc_jax.rollouts import keys_game24
+from crbc_jax.rollouts.log import Row
+from crbc_jax.rollouts.readers import game24
+from crbc_jax.rollouts.readers.source import Source
 from crbc_jax.rollouts.table import StepTable
 from crbc_jax.types import Boundary
 
@@ -26,10 +25,7 @@ Numbers = tuple[Fraction, ...]
 
 TARGET = 24
 STEPS = 3
-LOG = "gpt-4_0.7_naive_cot_sample_100_start900_end1000.json"
-PUZZLES = "24.csv"
 
-_STEP = re.compile(r"(\S+) ([-+*/]) (\S+) = (\S+) \(left: ([^)]*)\)")
 _OPERATIONS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
   "+": operator.add,
   "-": operator.sub,
@@ -41,7 +37,7 @@ _OPERATIONS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
 class Rollout(NamedTuple):
   """One clean attempt at a puzzle."""
 
-  puzzle: int
+  puzzle: str | int
   states: tuple[Numbers, ...]  # [STEPS + 1], what is left before each step
   operations: tuple[str, ...]  # [STEPS], "a op b", operands sorted if they may
   won: bool  # as the log's label says
@@ -51,84 +47,40 @@ class Groups(NamedTuple):
   """Mixed groups as a table, and the truth about its steps."""
 
   table: StepTable  # S rows, `STEPS` to a rollout
-  puzzle: np.ndarray  # [S] int
+  puzzle: np.ndarray  # [S]
   step: np.ndarray  # [S] int, from 0
   solvable: np.ndarray  # [S] bool, before the step
   kept: np.ndarray  # [S] bool, still solvable after it
 
 
-def read_rollouts(
-  folder: pathlib.Path,
-) -> tuple[list[Rollout], collections.Counter[str]]:
-  """The clean rollouts of the log in `folder`; what became of all of them.
+def read_rollouts(path: pathlib.Path) -> tuple[list[Rollout], int]:
+  """The clean rollouts of a log, and how many others it holds.
 
-  Clean: three steps that leave 3, 2 and 1 numbers, each uses two numbers that
-  are there, computes right and writes down what is left.
+  Clean is what the reader takes: see `crbc_jax.rollouts.readers.game24`.
 
   Raises:
-    LogError: the file isn't such a log.
+    LogError: the file isn't JSON.
   """
-  path = folder / LOG
-  starts = [
-    row["Puzzles"]
-    for row in csv.DictReader((folder / PUZZLES).open(encoding="utf-8"))
-  ]
-  rollouts, counts = [], collections.Counter[str]()
-  for number, record in enumerate(json.loads(path.read_bytes()), 1):
-    try:
-      puzzle = int(record["idx"])
-      start = _numbers(starts[puzzle])
-      attempts = [
-        (text, bool(info["r"]))
-        for text, info in zip(record["ys"], record["infos"], strict=True)
-      ]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-      raise LogError(
-        Place(str(path), number, "record"), f"no puzzle with attempts: {error}"
-      ) from None
-    for text, won in attempts:
-      try:
-        rollouts.append(Rollout(puzzle, *follow(text, start), won))
-        counts["clean"] += 1
-      except ValueError as error:
-        counts[str(error)] += 1
-  return rollouts, counts
+  steps: dict[str | int, list[Row]] = {}
+  rejected = 0
+  for item in game24.read(Source(str(path))):
+    if isinstance(item, Row):
+      steps.setdefault(item.traj_id, []).append(item)
+    else:
+      rejected += 1
+  return [_rollout(rows) for rows in steps.values()], rejected
 
 
-def follow(
-  text: str, start: Numbers
-) -> tuple[tuple[Numbers, ...], tuple[str, ...]]:
-  """States and operations of an attempt.
-
-  Raises:
-    ValueError: it isn't clean; why, in a few words.
-  """
-  found = _STEP.findall(text)
-  if [len(left.split()) for *_, left in found] != [3, 2, 1]:
-    raise ValueError("not three steps that leave 3, 2, 1 numbers")
-  states, operations = [start], []
-  for *words, left in found:
-    name = words.pop(1)
-    try:
-      first, second, result = (Fraction(word) for word in words)
-      after = _numbers(left)
-    except (ValueError, ZeroDivisionError):
-      raise ValueError("a number that is none") from None
-    if (name, second) == ("/", 0) or _OPERATIONS[name](first, second) != result:
-      raise ValueError("a wrong result")
-    rest = list(states[-1])
-    try:
-      rest.remove(first)
-      rest.remove(second)
-    except ValueError:
-      raise ValueError("a number that is not left") from None
-    if after != tuple(sorted([*rest, result])):
-      raise ValueError("wrong numbers left")
-    states.append(after)
-    if name in "+*":
-      first, second = sorted((first, second))
-    operations.append(f"{first} {name} {second}")
-  return tuple(states), tuple(operations)
+def _rollout(rows: Sequence[Row]) -> Rollout:
+  return Rollout(
+    puzzle=rows[0].group_id,
+    states=tuple(
+      tuple(map(Fraction, str(left).split()))
+      for left in keys_game24.numbers_left(rows)
+    ),
+    operations=tuple(map(str, keys_game24.operation(rows))),
+    won=rows[-1].boundary == Boundary.SUCCESS,
+  )
 
 
 @functools.cache
@@ -163,7 +115,7 @@ def regroup(
   """
   rng = np.random.default_rng(seed)
   rows, truth = [], []
-  of_puzzle: dict[int, list[Rollout]] = {}
+  of_puzzle: dict[str | int, list[Rollout]] = {}
   for rollout in rollouts:
     of_puzzle.setdefault(rollout.puzzle, []).append(rollout)
   for puzzle, some in sorted(of_puzzle.items()):
@@ -199,7 +151,3 @@ def _boundary(rollout: Rollout, step: int) -> Boundary:
   if step < STEPS - 1:
     return Boundary.NONE
   return Boundary.SUCCESS if rollout.won else Boundary.FAILURE
-
-
-def _numbers(text: str) -> Numbers:
-  return tuple(sorted(Fraction(word) for word in text.split()))

@@ -21,7 +21,6 @@ examples:
 """
 
 ESTIMATORS = "crbc,gigpo,grpo"
-_NAMED = 10  # groups that an error names
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,23 +109,17 @@ def find_group(opened, wanted: str | None):
   Raises:
     RolloutError: there is none, or it would have to be chosen.
   """
-  seen: list[str] = []
-  more, only = 0, None
+  names: list[str] = []
   for group in opened:
-    name = str(group.table.group_id[:1].tolist()[0])
-    if name == wanted:
+    names.append(str(group.table.group_id[:1].tolist()[0]))
+    if names[-1] == wanted:
       return group
-    only = group
-    if len(seen) < _NAMED:
-      seen.append(name)
-    else:
-      more += 1
-  if wanted is None and len(seen) == 1:
-    return only
-  listed = ", ".join(seen) + (f" and {more} more" if more else "")
+  if wanted is None and len(names) == 1:
+    return group
+  known = explain.listed(names)
   if wanted is None:
-    raise RolloutError(f"choose a group with --group; the log has: {listed}")
-  raise RolloutError(f"the log has no group {wanted!r}; it has: {listed}")
+    raise RolloutError(f"choose a group with --group; the log has: {known}")
+  raise RolloutError(f"the log has no group {wanted!r}; it has: {known}")
 
 
 def find_step(

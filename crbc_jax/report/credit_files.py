@@ -92,9 +92,7 @@ def write_rejected(store: RowStore, path: str) -> None:
 def _steps(store: RowStore, estimators: Sequence[str]) -> Iterator[Columns]:
   """Output columns of the rows, a batch at a time."""
   ids = [
-    name
-    for name in _IDS
-    if name != "row_id" or _any(store, "row_id NOTNULL")
+    name for name in _IDS if name != "row_id" or _any(store, "row_id NOTNULL")
   ]
   names = credit_columns(estimators)
   numbers = ", ".join(f"ifnull({name}, 0)" for name in names)
@@ -179,7 +177,9 @@ def _as_json(column: np.ndarray | list) -> list[str]:
       return ["true" if x else "false" for x in column.tolist()]
     return [str(x) for x in column]
   return [
-    f"[{', '.join(_as_json(x))}]" if isinstance(x, np.ndarray) else json.dumps(x)
+    f"[{', '.join(_as_json(x))}]"
+    if isinstance(x, np.ndarray)
+    else json.dumps(x)
     for x in column
   ]
 
@@ -194,8 +194,7 @@ def _write_parquet(path: pathlib.Path, batches: Iterator[Columns]) -> None:
       table = pyarrow.table(
         {
           name: [None if x is None else str(x) for x in column]
-          if isinstance(column, list)
-          and not isinstance(column[0], np.ndarray)
+          if isinstance(column, list) and not isinstance(column[0], np.ndarray)
           else column
           for name, column in columns.items()
         }

@@ -5,7 +5,7 @@ succeed) come from its table alone; values and credit from the estimators.
 """
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +18,7 @@ REPEATS = 3
 """Visits of one rollout to one anchor that are worth a hint."""
 
 _SHORT = 40  # characters of an action inside a sentence
+_NAMED = 10  # ids in an error
 _LISTED = 4  # alternatives named in a sentence
 _ENDS = {
   Boundary.SUCCESS: "The rollout succeeds with this step.",
@@ -112,14 +113,14 @@ def explain_group(
   table: StepTable,
   credits: Mapping[str, TableCredit],
   *,
-  action_text: Sequence[str] | None = None,
+  action_text: Sequence[str | None] | None = None,
 ) -> GroupExplanation:
   """Every rollout of a group in a line.
 
   Args:
     table: S rows of one group.
     credits: estimator -> its credit of the table; the first gives extremes.
-    action_text: [S] what was done, in full; the keys by default.
+    action_text: [S] what was done, in full; None: the key.
 
   Raises:
     RolloutError: the table holds more than one group.
@@ -162,8 +163,8 @@ def explain_trajectory(
   credits: Mapping[str, TableCredit],
   traj_id: Hashable,
   *,
-  state_text: Sequence[str] | None = None,
-  action_text: Sequence[str] | None = None,
+  state_text: Sequence[str | None] | None = None,
+  action_text: Sequence[str | None] | None = None,
 ) -> TrajectoryExplanation:
   """One rollout of a group, step by step.
 
@@ -171,7 +172,7 @@ def explain_trajectory(
     table: S rows of one group.
     credits: estimator -> its credit of the table; the first gives V and Q.
     traj_id: which rollout; also as text.
-    state_text, action_text: [S] in full; the keys by default.
+    state_text, action_text: [S] in full; None: the key.
 
   Raises:
     RolloutError: the table holds more than one group, or no such rollout.
@@ -184,7 +185,7 @@ def explain_trajectory(
   if not own:
     raise RolloutError(
       f"group {facts.group!r} has no trajectory {str(traj_id)!r}; it has: "
-      + ", ".join(dict.fromkeys(map(str, ids)))
+      + listed(dict.fromkeys(map(str, ids)))
     )
   values = next(iter(credits.values()))
   steps = []
@@ -342,6 +343,13 @@ def number(value: float) -> str:
   return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
+def listed(names: Iterable[str]) -> str:
+  """The first ten names, and how many more there are."""
+  names = list(names)
+  more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+  return ", ".join(names[:_NAMED]) + more
+
+
 def one_line(text: str, width: int) -> str:
   """Printable text of at most `width` characters."""
   text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
@@ -372,8 +380,13 @@ def _times(count: int) -> str:
   return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def _texts(keys: np.ndarray, texts: Sequence[str] | None) -> Sequence[str]:
-  return [str(key) for key in keys.tolist()] if texts is None else texts
+def _texts(keys: np.ndarray, texts: Sequence[str | None] | None) -> list[str]:
+  """What is shown of each row: its text, or its key where there is none."""
+  given = [None] * len(keys) if texts is None else texts
+  return [
+    text if text is not None else "(missing)" if key is None else str(key)
+    for key, text in zip(keys.tolist(), given, strict=True)
+  ]
 
 
 def _plain(column: np.ndarray, row: int) -> Hashable:

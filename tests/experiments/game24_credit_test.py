@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from crbc_jax.rollouts.log import LogError
 from crbc_jax.types import Boundary
 
 # A wheel installed elsewhere comes without the experiments.
@@ -48,9 +47,9 @@ def attempt(start, rng, skill):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def log(tmp_path_factory):
   """A log of 6 puzzles with 40 clean rollouts each, and one unclean."""
-  path = tmp_path_factory.mktemp("game24")
+  path = tmp_path_factory.mktemp("game24") / "log.json"
   rng = np.random.default_rng(0)
   records = []
   for number, puzzle in enumerate(PUZZLES):
@@ -64,70 +63,33 @@ def folder(tmp_path_factory):
         "infos": [{"r": int(r)} for r in won],
       }
     )
-  (path / rollouts_lib.LOG).write_text(json.dumps(records))
-  lines = ["Rank,Puzzles", *(f"{i},{p}" for i, p in enumerate(PUZZLES))]
-  (path / rollouts_lib.PUZZLES).write_text("\n".join(lines))
+  path.write_text(json.dumps(records))
   return path
 
 
 @pytest.fixture(scope="module")
-def rollouts(folder):
-  return rollouts_lib.read_rollouts(folder)[0]
+def rollouts(log):
+  return rollouts_lib.read_rollouts(log)[0]
 
 
 # -- the log -----------------------------------------------------------------
 
 
-def test_every_rollout_is_read_or_counted(folder):
-  clean, counts = rollouts_lib.read_rollouts(folder)
-  assert len(clean) == counts["clean"] == 240
-  assert counts.total() == 246
-  assert counts["not three steps that leave 3, 2, 1 numbers"] == 6
+def test_every_rollout_is_read_or_counted(log, rollouts):
+  assert rollouts_lib.read_rollouts(log)[1] == 6
+  assert len(rollouts) == 240
 
 
-def test_states_and_operations_of_an_attempt():
-  text = (
-    "Steps:\n8 / 3 = 8/3 (left: 3 8/3 8)\n3 - 8/3 = 1/3 (left: 1/3 8)\n"
-    "8 / 1/3 = 24 (left: 24)\nAnswer: 8 / (3 - 8 / 3) = 24"
-  )
-  states, operations = rollouts_lib.follow(text, numbers(3, 3, 8, 8))
-  assert states == (
-    numbers(3, 3, 8, 8),
-    numbers("8/3", 3, 8),
-    numbers("1/3", 8),
-    numbers(24),
-  )
-  assert operations == ("8 / 3", "3 - 8/3", "8 / 1/3")
-
-
-def test_operands_that_commute_are_sorted():
-  text = "4 * 1 = 4 (left: 2 3 4)\n3 - 2 = 1 (left: 1 4)\n4 + 1 = 5 (left: 5)"
-  operations = rollouts_lib.follow(text, numbers(1, 2, 3, 4))[1]
-  assert operations == ("1 * 4", "3 - 2", "1 + 4")
-
-
-@pytest.mark.parametrize(
-  ("first", "reason"),
-  [
-    ("4 * 1 = 5 (left: 2 3 5)", "wrong result"),
-    ("4 / 0 = 4 (left: 2 3 4)", "wrong result"),
-    ("4 + 4 = 8 (left: 2 3 8)", "not left"),
-    ("4 * 1 = 4 (left: 2 2 4)", "wrong numbers left"),
-    ("4 * x = 4 (left: 2 3 4)", "number that is none"),
-    ("4 * 1 = 4 (left: 2 3)", "3, 2, 1 numbers"),
-  ],
-)
-def test_unclean_attempts_are_refused(first, reason):
-  text = f"{first}\n3 - 2 = 1 (left: 1 4)\n4 + 1 = 5 (left: 5)"
-  with pytest.raises(ValueError, match=reason):
-    rollouts_lib.follow(text, numbers(1, 2, 3, 4))
-
-
-def test_another_file_is_refused_with_its_record(folder, tmp_path):
-  (tmp_path / rollouts_lib.LOG).write_text('[{"idx": 900}]')
-  (tmp_path / rollouts_lib.PUZZLES).write_text("Rank,Puzzles\n1,1 1 4 6\n")
-  with pytest.raises(LogError, match="record 1: no puzzle"):
-    rollouts_lib.read_rollouts(tmp_path)
+def test_rollouts_are_what_was_played(rollouts):
+  for rollout in rollouts:
+    assert rollout.states[0] == numbers(*PUZZLES[rollout.puzzle].split())
+    assert rollout.won == (rollout.states[-1] == (24,))
+    for step, operation in enumerate(rollout.operations):
+      before, after = rollout.states[step : step + 2]
+      texts = {
+        text.split(" = ")[0] for text, left in moves(before) if left == after
+      }
+      assert operation in texts
 
 
 @pytest.mark.parametrize(
@@ -235,12 +197,12 @@ def test_closure_knows_first_steps_better_than_the_outcome(rollouts):
     assert found["lead"][key]["GRPO"]["first"] == (0, 0, 0)
 
 
-def test_main_writes_what_it_measured(folder, tmp_path, monkeypatch, capsys):
+def test_main_writes_what_it_measured(log, tmp_path, monkeypatch, capsys):
   monkeypatch.setattr(
     game24_credit, "ESTIMATORS", {"GRPO": "grpo", "SALT": "salt"}
   )
   monkeypatch.setattr(game24_credit, "SEEDS", (0, 1))
-  game24_credit.main(["--data", str(folder), "--out", str(tmp_path)])
+  game24_credit.main(["--log", str(log), "--out", str(tmp_path)])
   found = json.loads((tmp_path / "game24_credit.json").read_text())
   mean = found["areas"]["result"]["SALT"]["all"][0]
   page = (tmp_path / "game24_credit.md").read_text()

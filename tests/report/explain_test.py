@@ -242,6 +242,20 @@ def test_texts_replace_keys():
   assert "'full 4'" in one.steps[1].why
 
 
+def test_keys_stand_in_for_missing_texts():
+  table = house()
+  table.state_key[3] = None
+  one = explain.explain_trajectory(
+    table,
+    credits(table, "crbc"),
+    "b",
+    state_text=[None] * 17,
+    action_text=[None] * 16 + ["slept"],
+  )
+  assert [s.state for s in one.steps] == ["(missing)", "library", "cellar"]
+  assert [s.action for s in one.steps] == ["north", "down", "wait"]
+
+
 def test_unknown_rollout_and_several_groups_are_refused():
   table = house()
   some = credits(table, "crbc")

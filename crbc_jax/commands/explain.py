@@ -7,6 +7,10 @@ from collections.abc import Mapping
 
 import rich.console
 
+from crbc_jax.checks import usage_errors
+from crbc_jax.commands import logs
+from crbc_jax.commands.groups import open_groups
+from crbc_jax.credit import registry
 from crbc_jax.credit.table_credit import TableCredit, credit_table
 from crbc_jax.report import explain, explain_view
 from crbc_jax.rollouts.table import RolloutError
@@ -24,14 +28,17 @@ ESTIMATORS = "crbc,gigpo,grpo"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """What is specific to this command; how to read a log is added apart."""
+  """Arguments of the command."""
+  logs.add_log_arguments(parser)
   parser.add_argument("--group", help="which group (default: the only one)")
   parser.add_argument("--traj", help="which rollout (default: a line for each)")
   parser.add_argument(
     "--step", type=int, help="which step of --traj, in full (default: all)"
   )
   parser.add_argument(
+    "--estimator",
     "--estimators",
+    dest="estimators",
     default=ESTIMATORS,
     help="separated by commas; V and Q are those of the first (default:"
     " %(default)s)",
@@ -46,13 +53,12 @@ def run(args: argparse.Namespace) -> int:
 
   Raises:
     RolloutError: no such group, rollout or step; says which there are.
-    ValueError: an estimator that isn't one.
+    UsageError: an estimator that isn't one.
   """
-  from crbc_jax.commands.groups import open_groups
-
   if args.step is not None and args.traj is None:
     raise RolloutError("--step needs --traj: a step belongs to a rollout")
-  estimators = split_estimators(args.estimators)
+  with usage_errors():
+    estimators = registry.split_estimators(args.estimators)
   group = find_group(open_groups(args), args.group)
   credits = {name: credit_table(group.table, name) for name in estimators}
   found, view = _explanation(args, group, credits)
@@ -86,21 +92,6 @@ def _explanation(
     dataclasses.replace(found, steps=(step,)),
     explain_view.step_view(found, step),
   )
-
-
-def split_estimators(text: str) -> list[str]:
-  """Estimators separated by commas, but not by those of their options."""
-  parts, depth = [""], 0
-  for character in text:
-    depth += {"(": 1, ")": -1}.get(character, 0)
-    if character == "," and depth == 0:
-      parts.append("")
-    else:
-      parts[-1] += character
-  names = [part.strip() for part in parts if part.strip()]
-  if not names:
-    raise ValueError("--estimators names no estimator")
-  return list(dict.fromkeys(names))
 
 
 def find_group(opened, wanted: str | None):

@@ -25,6 +25,8 @@ class TextGroup(NamedTuple):
 def open_groups(args: argparse.Namespace) -> Iterator[TextGroup]:
   """Reads the logs of `logs.add_log_arguments`; a group at a time.
 
+  If `args.group` is the text of a group's id, only that group.
+
   Rows that are skipped (`--skip-bad`) are written to LOG.rejected.jsonl.
 
   Raises:
@@ -37,19 +39,23 @@ def open_groups(args: argparse.Namespace) -> Iterator[TextGroup]:
     path = pathlib.Path(folder) / "log.sqlite"
     with RowStore(path, skip_bad=args.skip_bad) as store:
       logs.read_into(store, args, console)
-      for table, rows in log_tables(
-        store,
-        named.state,
-        named.action,
-        allow_single=args.allow_single,
-        chunk_rows=1,
-      ):
-        yield TextGroup(
-          table,
-          [_text(row.state) for _, row in rows],
-          [_text(row.action) for _, row in rows],
-        )
-      logs.tell_rejected(store, args, console)
+      wanted = store.find_group(getattr(args, "group", None))
+      try:
+        for table, rows in log_tables(
+          store,
+          named.state,
+          named.action,
+          allow_single=args.allow_single,
+          chunk_rows=1,
+          only=() if wanted is None else (wanted,),
+        ):
+          yield TextGroup(
+            table,
+            [_text(row.state) for _, row in rows],
+            [_text(row.action) for _, row in rows],
+          )
+      finally:
+        logs.tell_rejected(store, args, console)
 
 
 def _text(value: str | int | None) -> str | None:

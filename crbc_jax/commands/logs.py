@@ -98,9 +98,12 @@ def fingerprint(args: argparse.Namespace) -> str:
   """What the contents of a store depend on."""
   files = []
   for path in args.logs:
-    status = pathlib.Path(path).stat() if path != STDIN else None
-    known = status and (status.st_size, status.st_mtime_ns)
-    files.append((str(pathlib.Path(path).resolve()), known))
+    try:
+      status = os.stat(path)
+    except OSError:  # standard input, or reading it will say what is wrong
+      files.append((path, 0, 0))
+    else:
+      files.append((os.path.abspath(path), status.st_size, status.st_mtime_ns))
   return json.dumps([files, args.format, args.skip_bad, args.allow_single])
 
 

@@ -4,11 +4,14 @@ import argparse
 import itertools
 import json
 import pathlib
-import re
 from collections.abc import Iterator
 
 import rich
 
+from crbc_jax.checks import UsageError, usage_errors
+from crbc_jax.commands import groups
+from crbc_jax.commands import logs as log_args
+from crbc_jax.credit import registry
 from crbc_jax.report import html
 from crbc_jax.report.report_data import DEFAULT_ESTIMATORS, ReportGroup
 from crbc_jax.rollouts.table import RolloutError
@@ -25,12 +28,15 @@ _GROUPS = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """What is specific to this command; how to read a log is added apart."""
+  """Arguments of the command."""
+  log_args.add_log_arguments(parser)
   parser.add_argument(
     "--out", default="report.html", help="HTML file (default: %(default)s)"
   )
   parser.add_argument(
+    "--estimator",
     "--estimators",
+    dest="estimators",
     default=",".join(DEFAULT_ESTIMATORS),
     help="separated by commas; the first two are shown first (default: "
     "%(default)s)",
@@ -56,21 +62,23 @@ def run(args: argparse.Namespace) -> int:
 
   Raises:
     RolloutError: there is no group, or one that cannot be credited.
-    ValueError: an estimator that cannot be shown.
+    UsageError: an estimator that cannot be shown.
     RunError, CheckpointError, LevelError: a run that cannot be shown.
   """
   if args.groups < 1:
-    raise RolloutError(f"--groups must be at least 1, got {args.groups}")
-  groups, curves, notes = _sources(args)
-  first = list(itertools.islice(groups, args.groups))
-  if next(groups, None) is not None:
+    raise UsageError(f"--groups must be at least 1, got {args.groups}")
+  with usage_errors():
+    estimators = registry.split_estimators(args.estimators)
+  found_groups, curves, notes = _sources(args)
+  first = list(itertools.islice(found_groups, args.groups))
+  if next(found_groups, None) is not None:
     notes.append(
       f"The first {args.groups} groups are shown; more with --groups."
     )
   found = html.write_report(
     first,
     args.out,
-    estimators=re.split(r",\s*(?![^()]*\))", args.estimators),
+    estimators=estimators,
     title=args.title or "Step credit of " + ", ".join(map(_name, args.logs)),
     notes=notes,
     curves=curves,
@@ -91,8 +99,6 @@ def _sources(args) -> tuple[Iterator[ReportGroup], dict, list[str]]:
   """Groups, learning curves and notes of logs or of run folders."""
   is_run = [(pathlib.Path(p) / "config.json").exists() for p in args.logs]
   if not any(is_run):
-    from crbc_jax.commands import groups
-
     return groups.open_groups(args), {}, []
   if not all(is_run):
     raise RolloutError(

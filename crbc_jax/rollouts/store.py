@@ -191,6 +191,12 @@ class RowStore:
     query = "SELECT count(DISTINCT group_id) FROM rows WHERE weight > 0"
     return self._db.execute(query).fetchone()[0]
 
+  def find_group(self, text: str | None) -> str | int | None:
+    """The id of a group that reads like this, or None."""
+    query = "SELECT group_id FROM rows WHERE CAST(group_id AS TEXT) = ? LIMIT 1"
+    found = self._db.execute(query, (text,)).fetchone()
+    return found and found[0]
+
   def groups(
     self, *, after: Sequence[Any] = (), only: Sequence[Any] = ()
   ) -> Iterator[list[Numbered]]:

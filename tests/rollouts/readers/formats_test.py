@@ -314,6 +314,11 @@ def test_verl_agent_refuses_two_contents_of_one_step(tmp_path):
       {"rewards": np.array([0, np.nan, 0, 0])},
       "row 2 has a reward that is not",
     ),
+    ({"anchor_obs": np.array(["\ud800"] * 4)}, "text that is not Unicode"),
+    (
+      {"anchor_obs": np.full(4, 0x7FFFFFFF, np.uint32).view("U1")},
+      "text that is not Unicode",
+    ),
     ({"uid": np.array(["u", 1, 2, 3], object)}, "nothing is ever unpickled"),
   ],
 )

@@ -155,7 +155,7 @@ def _load(source: Source) -> dict[str, np.ndarray]:
     if column.dtype.kind == "U":
       try:
         "".join(column.tolist()).encode()
-      except ValueError:
+      except (ValueError, SystemError):  # NumPy's, beyond the last code point
         raise source.fail(
           f"column {name!r} holds text that is not Unicode; export it again"
         ) from None

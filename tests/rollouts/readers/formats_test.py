@@ -27,6 +27,12 @@ def test_a_format_recognises_itself_and_no_other(name, tmp_path):
   assert [n for n in samples.TEXTS if module(n).recognises(head)] == [name]
 
 
+def test_a_canonical_log_that_quotes_them_is_none_of_them():
+  texts = [c for c in (s() for s in samples.TEXTS.values()) if type(c) is str]
+  head = json.dumps({"traj_id": "t", "step_idx": 0, "state_key": texts})
+  assert not [n for n in samples.TEXTS if module(n).recognises(head)]
+
+
 # -- Game of 24 --------------------------------------------------------------
 
 

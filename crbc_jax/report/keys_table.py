@@ -14,8 +14,8 @@ def keys_table(reports: Iterable[KeyReport]) -> Table:
     title="Keys",
     caption=(
       "recurs: share of steps at a state that another rollout of the group "
-      "visits. choice: share of steps at states where two actions were seen; "
-      "only those can get step credit. aliasing: states of the finer key that "
+      "visits. choice: share of steps at states where two actions were seen: "
+      "elsewhere Q - V is 0. aliasing: states of the finer key that "
       "one state stands for, 1.0 being none."
     ),
     caption_justify="left",

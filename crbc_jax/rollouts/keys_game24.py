@@ -8,7 +8,6 @@ from crbc_jax.rollouts.log import Row
 from crbc_jax.rollouts.table import INVALID_ACTION
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:/\d+)?"
-_NUMBERS = re.compile(rf"^\s*(?:{_NUMBER}[\s,]*)+$")
 _LEFT = re.compile(r"\(\s*left:\s*([^()]*)\)")
 OPERATION = re.compile(
   rf"^\s*\(?({_NUMBER})\)?\s*([-+*x×/÷])\s*\(?({_NUMBER})\)?"
@@ -36,11 +35,11 @@ def operation(rows: Sequence[Row]) -> list[str | int | None]:
 def parse_numbers(text: str) -> list[Fraction] | None:
   """The numbers of "4 6 8" or "… (left: 4 6 8)", sorted; None if none."""
   left = _LEFT.findall(text)
-  text = left[-1] if left else text
-  if not _NUMBERS.match(text):
+  words = (left[-1] if left else text).replace(",", " ").split()
+  if not words or not all(re.fullmatch(_NUMBER, word) for word in words):
     return None
   try:
-    return sorted(map(Fraction, re.findall(_NUMBER, text)))
+    return sorted(map(Fraction, words))
   except (ZeroDivisionError, ValueError):
     return None
 

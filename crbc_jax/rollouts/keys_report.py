@@ -23,7 +23,7 @@ class KeyReport:
   anchors: int  # distinct states that a step was taken from
   recurring: float  # share of steps whose anchor another rollout visits
   gated: int  # anchors with at least two distinct actions
-  gate: float  # share of steps at those: only they can get step credit
+  gate: float  # share of steps at those; elsewhere Q - V is 0
   finer: str | None  # the finest candidate that splits these anchors, if any
   aliasing: float | None  # its anchors per anchor of this key
 

@@ -149,15 +149,19 @@ def rows_of(
     place, record = item
     try:
       rows = parse(place, typed(record, dict, "record"))
-      _check_unicode(rows)
+      check_unicode(rows)
       yield from rows
     except Malformed as error:
       known = steps(record) if isinstance(record, dict) else 1
       yield Rejected(place, str(error), record, max(known, 1))
 
 
-def _check_unicode(rows: list[Row]) -> None:
-  """Refuses half characters, which JSON can hold and no file can."""
+def check_unicode(rows: list[Row]) -> None:
+  """Refuses half characters, which JSON can hold and no file can.
+
+  Raises:
+    Malformed: a text of a row has one.
+  """
   for row in rows:
     for value in row:
       if isinstance(value, str) and not value.isascii():

@@ -22,6 +22,7 @@ from crbc_jax.rollouts.keys_game24 import parse_numbers, parse_operation
 from crbc_jax.rollouts.log import Item, Place, Rejected, Row
 from crbc_jax.rollouts.readers.fields import (
   Malformed,
+  check_unicode,
   field,
   identity,
   records,
@@ -149,7 +150,7 @@ def _rows(
   states = [" ".join(map(str, left or ())) for left in numbers]
   end = Boundary.SUCCESS if label else Boundary.FAILURE
   last = len(lines) - 1
-  return [
+  rows = [
     Row(
       place=place,
       group_id=puzzle,
@@ -163,3 +164,8 @@ def _rows(
     )
     for t, line in enumerate(lines)
   ]
+  try:
+    check_unicode(rows)
+  except Malformed as error:
+    return error
+  return rows

@@ -36,8 +36,8 @@ _SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 def recognises(head: str) -> bool:
   """Whether the start of a file looks like this format."""
-  marks = ('"mini_version"', '"mini-swe-agent', "mswea_bash_command")
-  return any(mark in head for mark in marks)
+  fenced = head.lstrip().startswith("[") and "```mswea_bash_command" in head
+  return fenced or '"mini_version"' in head or '"mini-swe-agent' in head
 
 
 def read(source: Source) -> Iterator[Item]:

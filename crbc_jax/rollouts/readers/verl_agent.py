@@ -152,6 +152,13 @@ def _load(source: Source) -> dict[str, np.ndarray]:
         f"column {name!r} is {column.dtype} {column.shape}; it must have one "
         f"value of kind {'/'.join(kinds)} for each row of 'uid'"
       )
+    if column.dtype.kind == "U":
+      try:
+        "".join(column.tolist()).encode()
+      except (ValueError, SystemError):  # NumPy's, beyond the last code point
+        raise source.fail(
+          f"column {name!r} holds text that is not Unicode; export it again"
+        ) from None
   if not np.isfinite(columns["rewards"]).all():
     i = int(np.argmin(np.isfinite(columns["rewards"])))
     raise source.fail(f"row {i + 1} has a reward that is not a finite number")

@@ -119,7 +119,9 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
     "grid size (default: the run's own panel)",
   )
   listing = add("list", "list estimators, formats, keys, config or runs")
-  listing.add_argument("what", choices=("estimators", "formats", "keys", "config", "runs"))
+  listing.add_argument(
+    "what", choices=("estimators", "formats", "keys", "config", "runs")
+  )
   listing.add_argument(
     "folder", nargs="?", default="runs", help="where runs are (default: runs)"
   )

@@ -26,6 +26,8 @@ def replacing(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 def write_text(path: str | os.PathLike, text: str) -> None:
   """Writes a text file in one piece; makes the folder where needed."""
-  with replacing(path) as temporary:
-    with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-      file.write(text)
+  with (
+    replacing(path) as temporary,
+    open(temporary, "w", encoding="utf-8", newline="\n") as file,
+  ):
+    file.write(text)

@@ -99,7 +99,7 @@ def _sources(args) -> tuple[Iterator[ReportGroup], dict, list[str]]:
   """Groups, learning curves and notes of logs or of run folders."""
   is_run = [(pathlib.Path(p) / "config.json").exists() for p in args.logs]
   if not any(is_run):
-    return groups.open_groups(args), {}, []
+    return map(ReportGroup._make, groups.open_groups(args)), {}, []
   if not all(is_run):
     raise RolloutError(
       "logs and run folders cannot share a report: write one for each"

@@ -67,26 +67,23 @@ def write_credit(
   if path.suffix == ".npz":
     _write_npz(store, path, estimators, with_tokens=spans is not None)
     return [out]
-  _write_columns(path, _steps(store, estimators))
   if spans is None:
+    with replacing(path) as temporary:
+      _write_columns(temporary, path.suffix, _steps(store, estimators))
     return [out]
   tokens = path.with_suffix(f".tokens{path.suffix}")
-  _write_columns(tokens, _tokens(store, estimators))
+  with replacing(path) as temporary, replacing(tokens) as beside:
+    _write_columns(temporary, path.suffix, _steps(store, estimators))
+    _write_columns(beside, path.suffix, _tokens(store, estimators))
   return [out, str(tokens)]
 
 
 def write_rejected(store: RowStore, path: str) -> None:
   """Writes every rejected row with its place and reason as JSON lines."""
-  with replacing(path) as temporary:
-    with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-      for item in store.rejected():
-        fields = {
-          "place": str(item.place),
-          "reason": item.reason,
-          "rows": item.rows,
-          "raw": item.raw,
-        }
-        file.write(json.dumps(fields) + "\n")
+  with replacing(path) as temporary, _text_file(temporary) as file:
+    for item in store.rejected():
+      fields = item._asdict() | {"place": str(item.place)}
+      file.write(json.dumps(fields) + "\n")
 
 
 def _steps(store: RowStore, estimators: Sequence[str]) -> Iterator[Columns]:
@@ -152,13 +149,18 @@ def _tokens(store: RowStore, estimators: Sequence[str]) -> Iterator[Columns]:
     yield found
 
 
-def _write_columns(path: pathlib.Path, batches: Iterator[Columns]) -> None:
-  with replacing(path) as temporary:
-    if path.suffix == ".parquet":
-      _write_parquet(temporary, batches)
-    else:
-      with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-        _write_lines(file, batches)
+def _write_columns(
+  path: pathlib.Path, suffix: str, batches: Iterator[Columns]
+) -> None:
+  if suffix == ".parquet":
+    _write_parquet(path, batches)
+    return
+  with _text_file(path) as file:
+    _write_lines(file, batches)
+
+
+def _text_file(path: pathlib.Path) -> IO[str]:
+  return open(path, "w", encoding="utf-8", newline="\n")
 
 
 def _write_lines(file: IO[str], batches: Iterator[Columns]) -> None:
@@ -227,9 +229,8 @@ def _write_npz(
       is_id = name in _IDS
       flat = _text_array(cells) if is_id else np.concatenate(cells)
       arrays[f"token_{name}"] = flat
-  with replacing(path) as temporary:
-    with open(temporary, "wb") as file:
-      np.savez_compressed(file, **arrays)
+  with replacing(path) as temporary, open(temporary, "wb") as file:
+    np.savez_compressed(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
 
 
 def _joined(batches: Iterator[Columns]) -> dict[str, np.ndarray]:

@@ -1,12 +1,12 @@
 """Rows of a log -> tables that can be credited, a few groups at a time."""
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from crbc_jax.rollouts.keys import ActionKey, StateKey
+from crbc_jax.rollouts.keys import ActionKey, Key, StateKey
 from crbc_jax.rollouts.log import Row
 from crbc_jax.rollouts.store import Numbered, RowStore
 from crbc_jax.rollouts.table import (
@@ -74,9 +74,9 @@ def make_table(
     RolloutError: a logged successor is not the state that followed, or a key
       function fails.
   """
-  states: list[Hashable] = []
-  following: list[Hashable] = []
-  actions: list[Hashable] = []
+  states: list[Key] = []
+  following: list[Key] = []
+  actions: list[Key] = []
   for trajectory in _trajectories(rows):
     before = _keys(state_key, trajectory, extra=1)
     states += before[:-1]
@@ -86,7 +86,7 @@ def make_table(
   column = dict(
     zip(Row._fields, zip(*(r for _, r in rows), strict=True), strict=True)
   )
-  given = {
+  given: dict[str, Any] = {
     name: column[name]
     for name in ("token_start", "token_end", "value")
     if column[name][0] is not None
@@ -124,8 +124,8 @@ def _trajectories(rows: Iterable[Numbered]) -> Iterator[list[Numbered]]:
 
 
 def _keys(
-  function: StateKey, trajectory: list[Numbered], *, extra: int
-) -> list[Hashable]:
+  function: StateKey | ActionKey, trajectory: list[Numbered], *, extra: int
+) -> list[Key]:
   """What a key function gives for a trajectory, checked."""
   numbers = [n for n, _ in trajectory]
   try:

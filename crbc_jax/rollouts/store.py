@@ -236,7 +236,7 @@ class RowStore:
       raise LogError(at.place, reason)
     for _, row in rows:
       about = "" if row is at else f"with {at.place}: "
-      raw = row._replace(place=str(row.place))._asdict()
+      raw = row._asdict() | {"place": str(row.place)}
       self._reject(Rejected(row.place, about + reason, raw))
     self._db.executemany(
       "DELETE FROM rows WHERE n = ?", ((n,) for n, _ in rows)

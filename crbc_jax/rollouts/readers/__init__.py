@@ -38,6 +38,9 @@ _SWE = {"state_key": "swe_signature", "action_key": "swe_signature"}
 _TOOLS = {"state_key": "tool_history", "action_key": "tool_call"}
 
 FORMATS: dict[str, Format] = {
+  "jsonl": Format(
+    "ours: a JSON object per step", canonical.read, canonical.recognises
+  ),
   "game24": Format(
     "Game of 24, Tree of Thoughts: chains of thought",
     game24.read,
@@ -55,6 +58,8 @@ FORMATS: dict[str, Format] = {
     "InterCode: runs with turn_history, a file per model",
     intercode.read,
     intercode.recognises,
+    # One answer is no state: alike answers to other commands would merge.
+    state_key="window(n=1)",
   ),
   "swe_agent": Format(
     "SWE-agent .traj; labels in results.json",
@@ -83,9 +88,6 @@ FORMATS: dict[str, Format] = {
     verl_agent.recognises,
   ),
   "trl": Format("TRL completions, Parquet", trl.read, trl.recognises),
-  "jsonl": Format(
-    "ours: a JSON object per step", canonical.read, canonical.recognises
-  ),
   "parquet": Format(
     "ours: the same fields as columns", parquet.read, parquet.recognises
   ),

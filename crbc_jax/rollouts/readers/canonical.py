@@ -10,11 +10,11 @@
 | `boundary` | none, success, failure, truncated | how the rollout ended there |
 | `next_state_key` | any, optional | state after the last step |
 | `reward` | number, optional | of the step; on every row or on none |
-| `outcome` | true, false, optional | success, the same on all rows of a rollout |
+| `outcome` | true, false, optional | success; the same all rollout long |
 | `valid` | true, false, optional | the action could be executed |
 | `weight` | 1 or 0, optional | 0: a copy or padding, counts in nothing |
 | `row_id` | text or integer, optional | unique |
-| `token_start`, `token_end` | integers, optional | tokens of the step in its rollout, the end excluded |
+| `token_start`, `token_end` | integers, optional | its tokens, end excluded |
 | `value` | number, optional | a critic's value of the state |
 
 Rows come in any order. Keys may be texts, numbers or any JSON value; a key
@@ -23,12 +23,17 @@ Other fields are ignored, and named in the end.
 """
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crbc_jax.checks import suggestion
 from crbc_jax.rollouts.log import Item, Place, Rejected, Row
+from crbc_jax.rollouts.readers.fields import (
+  check_unicode,
+  identity,
+  number,
+  typed,
+)
 from crbc_jax.rollouts.readers.source import Source, parse_json
 from crbc_jax.types import Boundary
 
@@ -89,7 +94,9 @@ def row_of(fields: Any, place: Place) -> Item:
       fields,
     )
   try:
-    return Row(place, **_checked(fields))
+    row = Row(place, **_checked(fields))
+    check_unicode([row])
+    return row
   except ValueError as error:
     return Rejected(place, str(error), fields)
 
@@ -111,63 +118,30 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
       )
       raise ValueError(f"has no field {name!r}{near}{advice}")
   found: dict[str, Any] = {
-    "group_id": _identity(fields, "group_id"),
-    "traj_id": _identity(fields, "traj_id"),
-    "step_idx": _integer(fields, "step_idx"),
+    "group_id": identity(fields, "group_id"),
+    "traj_id": identity(fields, "traj_id"),
+    "step_idx": typed(fields["step_idx"], int, "step_idx"),
     "state": _key(fields["state_key"]),
     "action": _key(fields["action_key"]),
     "next_state": _key(fields.get("next_state_key")),
     "boundary": _boundary(fields["boundary"]),
     "valid": _flag(fields, "valid", True),
     "outcome": _flag(fields, "outcome", None),
-    "weight": _number(fields, "weight", 1.0),
-    "reward": _number(fields, "reward", None),
-    "value": _number(fields, "value", None),
+    "weight": 1.0,
   }
+  for name in ("weight", "reward", "value"):
+    if fields.get(name) is not None:
+      found[name] = number(fields[name], name)
   if found["weight"] not in (0, 1):
     raise ValueError(
       f"has weight {found['weight']:g}: use 1, or 0 for copies and padding"
     )
   if fields.get("row_id") is not None:
-    found["row_id"] = _identity(fields, "row_id")
+    found["row_id"] = identity(fields, "row_id")
   for name in ("token_start", "token_end"):
     if fields.get(name) is not None:
-      found[name] = _integer(fields, name)
+      found[name] = typed(fields[name], int, name)
   return found
-
-
-def _identity(fields: Mapping[str, Any], name: str) -> str | int:
-  value = fields[name]
-  if isinstance(value, bool) or not isinstance(value, str | int):
-    raise ValueError(f"has {name} {_kind(value)}: it must be text or an integer")
-  return _text(value) if isinstance(value, str) else _integer(fields, name)
-
-
-def _integer(fields: Mapping[str, Any], name: str) -> int:
-  value = fields[name]
-  if isinstance(value, bool) or not isinstance(value, int):
-    raise ValueError(f"has {name} {_kind(value)}: it must be an integer")
-  if not -_INT64 <= value < _INT64:
-    raise ValueError(f"has a {name} beyond 64 bits")
-  return value
-
-
-def _number(fields: Mapping[str, Any], name: str, default: Any) -> Any:
-  value = fields.get(name)
-  if value is None:
-    return default
-  if isinstance(value, bool) or not isinstance(value, int | float):
-    raise ValueError(f"has {name} {_kind(value)}: it must be a number")
-  try:
-    value = float(value)
-  except OverflowError:
-    value = math.inf
-  if not math.isfinite(value):
-    raise ValueError(
-      f"has {name} {value}: it must be a finite number; leave out a trajectory"
-      " that could not be scored"
-    )
-  return value
 
 
 def _flag(fields: Mapping[str, Any], name: str, default: Any) -> Any:
@@ -192,24 +166,11 @@ def _boundary(value: Any) -> Boundary:
 
 def _key(value: Any) -> str | int | None:
   """A state or action as text or integer; other JSON in a canonical form."""
-  if value is None or (isinstance(value, str) and value.isascii()):
+  if value is None or isinstance(value, str):
     return value
-  if isinstance(value, str):
-    return _text(value)
   if isinstance(value, int) and not isinstance(value, bool):
     return value if -_INT64 <= value < _INT64 else str(value)
   return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
-
-
-def _text(value: str) -> str:
-  try:
-    value.encode()
-  except UnicodeEncodeError:
-    raise ValueError(
-      "holds half of a surrogate pair, which is not Unicode: log whole"
-      " characters"
-    ) from None
-  return value
 
 
 def _kind(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from crbc_jax.rollouts.log import Item, Place, Rejected, Row
@@ -46,7 +46,7 @@ def typed(value: Any, kind: type, what: str) -> Any:
   return value
 
 
-def identity(record: dict, name: str) -> str | int:
+def identity(record: Mapping, name: str) -> str | int:
   """An id: text or a whole number.
 
   Raises:

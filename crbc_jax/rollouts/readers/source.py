@@ -129,8 +129,9 @@ class Source:
 
   def json(self) -> Any:
     """The whole file as one JSON value; errors as `text`, and bad JSON."""
+    text = self.text()
     try:
-      return parse_json(self.text())
+      return parse_json(text)
     except ValueError as error:
       raise self.fail(f"is not JSON: {error}") from None
 
@@ -167,14 +168,26 @@ class Source:
         raise self.fail(f"is no readable Parquet file ({reason})") from None
 
   def head(self, size: int = 1 << 16) -> str:
-    """The first characters, however they decode; "" of standard input."""
+    """What a format is recognised by: the first characters.
+
+    Of standard input ""; of a Parquet file PAR1 and its column names in quotes.
+    """
     if self.path == STDIN:
       return ""
     with self.open(watch=False) as file:
       try:
-        return file.read(size).decode("utf-8", "replace")
+        head = file.read(size).decode("utf-8", "replace")
       except _BROKEN:
         return ""
+    if head.startswith("PAR1"):
+      try:
+        from pyarrow import parquet
+
+        names = parquet.read_schema(self.path).names
+      except (ImportError, OSError, ValueError):  # reading it will say which
+        names = []
+      return f"PAR1 {json.dumps(names)}"
+    return head
 
   @contextlib.contextmanager
   def open(self, *, watch: bool = True) -> Iterator[IO[bytes]]:
@@ -185,8 +198,8 @@ class Source:
         when the file has changed by the time the context ends.
     """
     try:
-      file = (
-        sys.stdin.buffer if self.path == STDIN else open(self.path, "rb")
+      file: Any = (
+        sys.stdin.buffer if self.path == STDIN else open(self.path, "rb")  # noqa: SIM115, the exit stack closes it
       )
     except IsADirectoryError:
       raise self.fail(

@@ -35,8 +35,8 @@ _KNOWN = {"step", "prompt", "completion", "advantage", *LABELS}
 
 
 def recognises(head: str) -> bool:
-  """Never: the columns of a Parquet file are named at its end."""
-  return False
+  """Whether a file is Parquet with the columns of this format."""
+  return head.startswith("PAR1") and '"completion"' in head
 
 
 def read(source: Source) -> Iterator[Item]:

@@ -81,7 +81,9 @@ def remember_compilations() -> None:
   CRBC_CACHE=off keeps nothing. What JAX was told already stays as it is.
   """
   folder = os.environ.get("CRBC_CACHE")
-  if folder == "off" or jax.config.read("jax_compilation_cache_dir"):
+  # An attribute that JAX's types do not declare.
+  told = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009
+  if folder == "off" or told:
     return
   if not folder:
     home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"

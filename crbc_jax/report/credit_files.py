@@ -230,7 +230,7 @@ def _write_npz(
       flat = _text_array(cells) if is_id else np.concatenate(cells)
       arrays[f"token_{name}"] = flat
   with replacing(path) as temporary, open(temporary, "wb") as file:
-    np.savez_compressed(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def _joined(batches: Iterator[Columns]) -> dict[str, np.ndarray]:

@@ -44,7 +44,7 @@ _COLUMNS = {
 
 
 def recognises(head: str) -> bool:
-  """Whether the start of a file looks like this format, as JSON lines."""
+  """Whether the start of a file looks like this format."""
   return '"traj_id"' in head and '"state_hash"' in head
 
 
@@ -57,7 +57,7 @@ def read(source: Source) -> Iterator[Item]:
     won[place] = label(record, record.get("episode_scores"), "episode_scores")
     return [row]
 
-  parquet = source.head(4) == "PAR1"
+  parquet = source.head(4).startswith("PAR1")
   found = source.parquet_rows(_COLUMNS) if parquet else json_lines(source)
   rows: list[Row] = []
   for item in rows_of(found, parse):

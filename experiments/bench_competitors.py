@@ -2,15 +2,13 @@
 
 The array competitors start from the integer ids of a batch. `dense` does the
 whole job of the estimator; SciPy and NumPy stop at V and raw credit Q - V, so
-they do less. The plain-Python ones start from columns of strings.
+they do less. What starts from strings is in `bench_python`.
 """
 
 import collections
 import dataclasses
-import math
-import statistics
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -229,144 +227,3 @@ def numpy_dense(
 def bincount_pass(ids: Ids) -> np.ndarray:
   """One NumPy pass over the rows: the mean payoff of each state's visits."""
   return np.bincount(ids.state, ids.win, ids.states)
-
-
-# -- plain Python ------------------------------------------------------------
-
-
-def _standard(values: list[float]) -> tuple[float, float]:
-  """Mean and 1 / (standard deviation + eps), 0 where there is one value."""
-  mean = sum(values) / len(values)
-  if len(values) < 2:
-    return mean, 0.0
-  spread = math.sqrt(sum((x - mean) ** 2 for x in values) / (len(values) - 1))
-  return mean, 1 / (spread + 1e-6)
-
-
-def _trajectories(columns: dict[str, list]) -> list[tuple[int, int]]:
-  """First row and one past the last of each rollout; rows are in order."""
-  rollout = columns["traj_id"]
-  starts = [
-    i for i in range(len(rollout)) if not i or rollout[i] != rollout[i - 1]
-  ]
-  return list(zip(starts, [*starts[1:], len(rollout)], strict=True))
-
-
-def _episode_terms(
-  columns: dict[str, list], spans: list[tuple[int, int]]
-) -> list[float]:
-  """GRPO's advantage of each rollout."""
-  group, boundary = columns["group_id"], columns["boundary"]
-  scores: dict[Any, list[float]] = {}
-  for start, stop in spans:
-    won = float(boundary[stop - 1] == Boundary.SUCCESS)
-    scores.setdefault(group[start], []).append(won)
-  standard = {g: _standard(x) for g, x in scores.items()}
-  terms = []
-  for start, stop in spans:
-    mean, scale = standard[group[start]]
-    won = float(boundary[stop - 1] == Boundary.SUCCESS)
-    terms.append((won - mean) * scale)
-  return terms
-
-
-def python_gigpo(columns: dict[str, list], gamma: float = 0.95) -> list[float]:
-  """GiGPO in plain Python with dicts: linear in the rows.
-
-  The discounted return of each step against the others at its anchor, plus
-  the rollout's outcome against its group.
-  """
-  group, state = columns["group_id"], columns["state_key"]
-  spans = _trajectories(columns)
-  terms = _episode_terms(columns, spans)
-  advantage = [0.0] * len(state)
-  returns = [0.0] * len(state)
-  anchors: dict[Any, list[int]] = collections.defaultdict(list)
-  for (start, stop), term in zip(spans, terms, strict=True):
-    value = float(columns["boundary"][stop - 1] == Boundary.SUCCESS)
-    home = group[start]
-    for i in range(stop - 1, start - 1, -1):
-      returns[i] = value
-      advantage[i] = term
-      value *= gamma
-      anchors[home, state[i]].append(i)
-  for rows in anchors.values():
-    if len(rows) > 1:
-      mean, scale = _standard([returns[i] for i in rows])
-      for i in rows:
-        advantage[i] += (returns[i] - mean) * scale
-  return advantage
-
-
-def python_closure(
-  columns: dict[str, list],
-  beta: float = BETA,
-  *,
-  tolerance: float = 1e-6,
-  sigma_min: float = 0.1,
-  w_step: float = 5.0,
-) -> list[float]:
-  """CRBC in plain Python: dicts and Gauss-Seidel sweeps until they settle."""
-  group, state = columns["group_id"], columns["state_key"]
-  action, boundary = columns["action_key"], columns["boundary"]
-  spans = _trajectories(columns)
-  terms = _episode_terms(columns, spans)
-  number: dict[Any, int] = {}
-  anchor = [
-    number.setdefault(key, len(number))
-    for key in zip(group, state, strict=True)
-  ]
-  count = [0] * len(number)
-  wins = [0] * len(number)
-  successors: list[dict[int, int]] = [{} for _ in number]
-  for i, here in enumerate(anchor):
-    count[here] += 1
-    if boundary[i] == Boundary.SUCCESS:
-      wins[here] += 1
-    elif boundary[i] == Boundary.NONE:
-      nexts = successors[here]
-      nexts[anchor[i + 1]] = nexts.get(anchor[i + 1], 0) + 1
-  v = _gauss_seidel(count, wins, successors, beta, tolerance)
-
-  pairs: dict[Any, list[float]] = collections.defaultdict(list)
-  for i, here in enumerate(anchor):
-    after = 0.0
-    if boundary[i] == Boundary.SUCCESS:
-      after = 1.0
-    elif boundary[i] == Boundary.NONE:
-      after = v[anchor[i + 1]]
-    pairs[here, action[i]].append(beta * after)
-  gaps = {key: statistics.fmean(x) - v[key[0]] for key, x in pairs.items()}
-  variance = [0.0] * len(number)
-  actions = [0] * len(number)
-  for key, targets in pairs.items():
-    variance[key[0]] += len(targets) / count[key[0]] * gaps[key] ** 2
-    actions[key[0]] += 1
-  advantage = []
-  for (start, stop), term in zip(spans, terms, strict=True):
-    for i in range(start, stop):
-      here = anchor[i]
-      if actions[here] < 2:
-        advantage.append(term)
-        continue
-      sigma = max(math.sqrt(variance[here]), sigma_min)
-      advantage.append(term + w_step * gaps[here, action[i]] / sigma)
-  return advantage
-
-
-def _gauss_seidel(count, wins, successors, beta, tolerance) -> list[float]:
-  """V by sweeps from the last state seen to the first, in place."""
-  v = [0.0] * len(count)
-  rows = [
-    (i, wins[i], count[i] / beta - successors[i].pop(i, 0), successors[i])
-    for i in reversed(range(len(count)))
-  ]
-  rows = [(i, win, scale, list(x.items())) for i, win, scale, x in rows]
-  change = 1.0
-  while change > tolerance:
-    change = 0.0
-    for i, win, scale, following in rows:
-      value = (win + sum(n * v[j] for j, n in following)) / scale
-      change = max(change, abs(value - v[i]))
-      v[i] = value
-  return v

@@ -1,14 +1,12 @@
 """The sections of `bench_credit`; each times ours and its competitors."""
 
-import functools
 import time
 from collections.abc import Callable
 
 import numpy as np
 
-from crbc_jax import StepTable, make_batch
-from experiments import bench_competitors as rivals
-from experiments import bench_probe, workloads
+from crbc_jax import make_batch
+from experiments import bench_probe, bench_text, workloads
 from experiments.bench_race import (
   at_least,
   flat,
@@ -18,14 +16,11 @@ from experiments.bench_race import (
   ratios,
 )
 from experiments.bench_timing import (
-  Case,
   CompileCounter,
   Found,
   Goal,
   Spread,
   digits,
-  lines_of,
-  measure,
 )
 
 LARGE = 17_500  # steps from which the goal against SciPy counts ("18k")
@@ -144,73 +139,6 @@ def lattice(*, quick: bool, rounds: int, seconds: float) -> Found:
   return found
 
 
-def end_to_end(*, quick: bool, rounds: int, seconds: float) -> Found:
-  """Strings to advantages, every string object new in each round."""
-  found = Found()
-  goals = {128: 1.2, 1_024: 1.0, 8_192: 0.55}
-  sizes = [("alfworld", 128, n) for n in goals]
-  sizes += [("web", 512, 1_024), ("swe", 16, 8_192)]
-  if quick:
-    sizes = [("alfworld", 2, 128)]
-  for name, groups, characters in sizes:
-    table = workloads.make_table(name, groups)
-    ours = EndToEnd(table)
-    prepare = functools.partial(workloads.with_text, table, characters)
-    workload = f"{name} x{groups}, {characters} B"
-    times = measure(
-      {
-        "ours": Case(ours, prepare),
-        "Python GiGPO": Case(rivals.python_gigpo, prepare),
-        "Python closure": Case(rivals.python_closure, prepare),
-      },
-      rounds=rounds,
-      seconds=2 * seconds,
-    )
-    found.lines += lines_of(
-      times, {}, section="end to end", workload=workload, steps=len(table)
-    )
-    found.facts[workload] = ours.stages(rounds=len(times["ours"]))
-    if name == "alfworld" and characters in goals:
-      limit = goals[characters]
-      spread = Spread.of(times["ours"] / times["Python GiGPO"])
-      found.goals.append(
-        Goal(
-          f"strings of {characters:,} B to advantages: ours / plain-Python"
-          f" GiGPO <= {limit:g}",
-          spread.text(),
-          spread.median <= limit,
-        )
-      )
-  return found
-
-
-class EndToEnd:
-  """From columns of strings to advantages in the order of the rows."""
-
-  def __init__(self, table: StepTable):
-    self._credit_fn = kernel_fn()
-    self._shape = make_batch(table).shape
-    self._taken: list[list[float]] = []
-
-  def __call__(self, columns: dict[str, list]) -> np.ndarray:
-    """Advantages; what a trainer calls."""
-    clock = [time.perf_counter()]
-    table = StepTable.from_columns(**columns)
-    clock.append(time.perf_counter())
-    batch = make_batch(table, self._shape)
-    clock.append(time.perf_counter())
-    advantage = batch.to_rows(self._credit_fn(batch.arrays), len(table))
-    clock.append(time.perf_counter())
-    self._taken.append(np.diff(clock).tolist())
-    return advantage
-
-  def stages(self, *, rounds: int) -> dict[str, float]:
-    """Median seconds of each stage over the last rounds."""
-    middle = np.median(self._taken[-rounds:], axis=0).tolist()
-    names = ("from_columns", "make_batch", "kernel and to_rows")
-    return dict(zip(names, middle, strict=True))
-
-
 def compiles(*, quick: bool, rounds: int, seconds: float) -> Found:
   """Compilations over batches of very different sizes."""
   del rounds, seconds
@@ -275,8 +203,8 @@ def sharding(*, quick: bool, rounds: int, seconds: float) -> Found:
     return Found(goals=[Goal(goal, answer["failed"], False)])
   speed_up = Spread.of(answer["speed_up"])
   text = (
-    f"largest difference {answer['largest_difference']:g}; speed-up"
-    f" {speed_up.text()} on {answer['cores']} cores"
+    f"largest difference {answer['largest_difference']:.1e} of the largest"
+    f" advantage; speed-up {speed_up.text()} on {answer['cores']} cores"
   )
   same = answer["largest_difference"] <= 1e-6
   return Found(
@@ -289,7 +217,7 @@ SECTIONS: dict[str, Callable[..., Found]] = {
   "batches": batches,
   "giant": giant,
   "lattice": lattice,
-  "end-to-end": end_to_end,
+  "end-to-end": bench_text.end_to_end,
   "compiles": compiles,
   "memory": memory,
   "sharding": sharding,

@@ -74,6 +74,21 @@ def make_table(
   return _hub_walks(rng, SPECS[name], group)
 
 
+def equal_table(groups: int, *, steps: int = 50, seed: int = 0) -> StepTable:
+  """Groups of eight rollouts of `steps` steps each; half of them succeed."""
+  rng = np.random.default_rng(seed)
+  spec = dataclasses.replace(SPECS["alfworld"], horizon=steps, win=0, quit=0)
+  table = _hub_walks(rng, spec, np.repeat(np.arange(groups), GROUP))
+  boundary = table.boundary.copy()
+  ends = np.flatnonzero(boundary != Boundary.NONE)
+  boundary[ends[rng.random(len(ends)) < 0.5]] = Boundary.SUCCESS
+  columns = {
+    name: getattr(table, name)
+    for name in ("group_id", "traj_id", "step_idx", "state_key", "action_key")
+  }
+  return StepTable.from_columns(boundary=boundary, **columns)
+
+
 def giant_group(steps: int, *, name: str = "long", seed: int = 0) -> StepTable:
   """One group of exactly `steps` steps; the last rollout is cut there."""
   rng = np.random.default_rng(seed)

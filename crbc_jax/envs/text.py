@@ -40,6 +40,9 @@ class TextEnv(Protocol):
   def step(self, command: str) -> TextStep:
     """Any text is allowed; one that is not admissible changes nothing."""
 
+  def describe(self, command: str) -> str:
+    """An admissible command in words, as a policy may read it."""
+
   def copy(self) -> "TextEnv":
     """An independent episode in the same state."""
 
@@ -55,6 +58,8 @@ class TextKeys(NamedTuple):
   state: str  # the latent state, exactly
 
 
-def step_all(envs: Sequence[TextEnv], commands: Sequence[str]) -> list[TextStep]:
+def step_all(
+  envs: Sequence[TextEnv], commands: Sequence[str]
+) -> list[TextStep]:
   """One command for each environment."""
   return [env.step(c) for env, c in zip(envs, commands, strict=True)]

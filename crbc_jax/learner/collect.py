@@ -25,6 +25,8 @@ class Rollouts:
   boundary: chex.Array  # [P, G, T] int32
   moved: chex.Array  # [P, G, T] bool, the step changed the state
   mask: chex.Array  # [P, G, T] bool, the step was played
+  # [P, G, T] int32, equal for equal actions; None: `action` is that already.
+  action_key: chex.Array | None = None
 
 
 def make_step_fn(

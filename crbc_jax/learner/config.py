@@ -26,6 +26,7 @@ def get_config() -> ml_collections.ConfigDict:
   return c(
     {
       "seed": 0,
+      "task": "sokoban",  # or "alfworld", "webshop": see `text`
       # "crbc", "grpo", ...; options in brackets: "crbc(depth=2, w_step=1.0)".
       # "vineppo" and "elpo" play extra rollouts for their credit.
       "estimator": "crbc",
@@ -42,6 +43,29 @@ def get_config() -> ml_collections.ConfigDict:
           "slip": 0.0,  # probability of a uniformly random move
           "reward": "sparse",  # or "shaped", "distance"
           "state_keys": "exact",  # or "player": aliased, without the boxes
+        }
+      ),
+      # Only read by the text games, as `env` and `generator` by Sokoban.
+      "text": c(
+        {
+          # Folder or bundle of games or products. Empty: generated ones.
+          "data": "",
+          "generated": 200,  # games to generate (webshop: products)
+          "step_limit": 50,
+          "state_key": "state",  # or "history", "text": the anchors
+          "width": 64,  # of the word embedding
+          "hidden": 128,
+          "vocabulary": 4_096,
+          # Tokens that are read of each text.
+          "observation": 96,
+          "goal": 24,
+          "command": 10,
+          # Behaviour cloning from the expert before training.
+          "demonstrations": 200,  # episodes; 0 = none
+          "noise": 0.3,  # share of random commands in them
+          "clone_epochs": 4,
+          "clone_learning_rate": 1e-3,
+          "clone_seed": 0,  # one clone for all seeds of a comparison
         }
       ),
       "generator": c(
@@ -138,7 +162,7 @@ def with_absolute_paths(
 ) -> ml_collections.ConfigDict:
   """A copy whose level files are found from any folder."""
   config = config.copy_and_resolve_references()
-  for key in ("levels", "held_out", "generator.folder"):
+  for key in ("levels", "held_out", "generator.folder", "text.data"):
     value = flat_items(config)[key]
     if value:
       set_value(config, key, str(pathlib.Path(value).absolute()))
@@ -150,6 +174,8 @@ def load_config(values: dict[str, Any]) -> ml_collections.ConfigDict:
 
   Keys that came later get their defaults, which is what such a run had.
   """
+  standard = get_config().to_dict()
+  values = {key: standard[key] for key in _LATER_SECTIONS} | values
   for section, keys in _LATER_KEYS.items():
     saved = values.get(section)
     if isinstance(saved, dict):
@@ -213,6 +239,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 _INF = float("inf")
+_LATER_SECTIONS = ("task", "text")
 _LATER_KEYS = {
   "learner": ("critic_learning_rate", "value_clip"),
   "env": ("state_keys",),
@@ -223,6 +250,19 @@ _RANGES = (
   ("panel", 1, _INF),
   ("env.step_limit", 1, _INF),
   ("env.slip", 0, 1),
+  ("text.generated", 1, _INF),
+  ("text.step_limit", 1, _INF),
+  ("text.width", 1, _INF),
+  ("text.hidden", 2, _INF),
+  ("text.vocabulary", 2, _INF),
+  ("text.observation", 1, _INF),
+  ("text.goal", 1, _INF),
+  ("text.command", 1, _INF),
+  ("text.demonstrations", 0, _INF),
+  ("text.noise", 0, 1),
+  ("text.clone_epochs", 1, _INF),
+  ("text.clone_learning_rate", 1e-9, _INF),
+  ("text.clone_seed", 0, 2**31 - 1),
   ("generator.boxes", 1, _INF),
   ("generator.layouts", 1, _INF),
   ("generator.held_out_layouts", 1, _INF),
@@ -244,6 +284,8 @@ _RANGES = (
   ("checkpoint.keep", 1, _INF),
 )
 _CHOICES = (
+  ("task", ("sokoban", "alfworld", "webshop")),
+  ("text.state_key", ("state", "history", "text")),
   ("env.reward", REWARDS),
   ("env.state_keys", STATE_KEYS),
   ("learner.aggregation", AGGREGATIONS),

@@ -49,8 +49,13 @@ def evaluate_run(
   """
   config, current, state, update = load_run(run_dir, update)
   if levels:
+    if config.task != "sokoban":
+      raise loop.RunError(
+        f"{run_dir} plays {config.task}: levels are of Sokoban; evaluate it on"
+        " its own panel"
+      )
     current = dataclasses.replace(current, panel=_fitting(levels, current))
-  found = loop.make_panel_eval(config, current)(state.params)
+  found = current.panel_fn(config)(state.params)
   return {
     **found,
     "update": update,

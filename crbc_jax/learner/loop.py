@@ -8,13 +8,11 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import ml_collections
 
 import crbc_jax
 from crbc_jax.learner import config as config_lib
-from crbc_jax.learner import evaluate, records, task, training_step
+from crbc_jax.learner import records, task, training_step
 from crbc_jax.learner.checkpoint import Checkpoints
 
 Report = Callable[[int, dict[str, float]], None]
@@ -107,30 +105,6 @@ def read_config(run_dir: pathlib.Path) -> ml_collections.ConfigDict:
   return config_lib.load_config(json.loads(path.read_text(encoding="utf-8")))
 
 
-def make_panel_eval(
-  config: ml_collections.ConfigDict, current: task.Task
-) -> Callable[[Any], dict[str, float]]:
-  """Returns `evaluate(params)` on the fixed panel, greedy and sampled."""
-  key = jax.random.key(config.eval.seed)
-  levels = current.panel.as_levels()
-  functions = {
-    name: evaluate.make_evaluate_fn(
-      current.env, current.logits_fn, greedy=name == "greedy"
-    )
-    for name in ("greedy", "sampled")
-  }
-
-  def evaluate_panel(params):
-    metrics = {}
-    for name, function in functions.items():
-      episodes = function(params, levels, key)
-      metrics[f"success_{name}"] = float(jnp.mean(episodes.success))
-      metrics[f"length_{name}"] = float(jnp.mean(episodes.length))
-    return metrics
-
-  return evaluate_panel
-
-
 @contextlib.contextmanager
 def _locked(run_dir: pathlib.Path) -> Iterator[None]:
   """Keeps a second process out of a run that is going on."""
@@ -142,15 +116,14 @@ def _locked(run_dir: pathlib.Path) -> Iterator[None]:
     yield  # the system lifts the lock with the process, however it ends
 
 
-def _run(config, current: task.Task, run_dir: pathlib.Path, report):
+def _run(config, current: task.TaskLike, run_dir: pathlib.Path, report):
   with _locked(run_dir):
     return _train(config, current, run_dir, report)
 
 
-def _train(config, current: task.Task, run_dir: pathlib.Path, report):
+def _train(config, current: task.TaskLike, run_dir: pathlib.Path, report):
   step = training_step.make_step(config, current)
-  evaluate_panel = make_panel_eval(config, current)
-  levels = current.train.as_levels()
+  evaluate_panel = current.panel_fn(config)
   with Checkpoints(
     run_dir / "checkpoints", keep=config.checkpoint.keep
   ) as checkpoints:
@@ -184,8 +157,7 @@ def _train(config, current: task.Task, run_dir: pathlib.Path, report):
           num_levels=len(current.train),
           seed=config.seed,
         )
-        batch = jax.tree.map(lambda x, i=drawn: x[i], levels)
-        state, metrics, problem = step(state, batch, progress.update)
+        state, metrics, problem = step(state, drawn, progress.update)
         if problem:
           kept = checkpoints.latest
           raise NonFiniteError(

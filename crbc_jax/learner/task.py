@@ -1,12 +1,19 @@
-"""From a config to levels, environment and policy: what a run is about."""
+"""From a config to levels, environment and policy: what a run is about.
+
+The learner sees a task through `TaskLike` only: Sokoban's is here, that of the
+text games in `text_task`.
+"""
 
 import dataclasses
 import hashlib
 import json
 import pathlib
 import warnings
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+import jax
+import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
@@ -14,6 +21,9 @@ from crbc_jax.credit import registry
 from crbc_jax.envs import sokoban_generator, sokoban_levels
 from crbc_jax.envs.sokoban import Sokoban
 from crbc_jax.envs.sokoban_levels import LevelError, LevelSet
+from crbc_jax.learner import collect as collect_lib
+from crbc_jax.learner import evaluate
+from crbc_jax.learner.collect import Rollouts
 from crbc_jax.learner.config import ConfigError
 from crbc_jax.policies.grid import (
   LogitsFn,
@@ -24,10 +34,57 @@ from crbc_jax.policies.grid import (
 
 _HOLD_OUT_EVERY = 10
 
+CollectFn = Callable[..., tuple[Any, Rollouts]]
+"""`collect(params, drawn [P], key)` -> what the policy sees of each level
+(leaves [P, ...]), and the rollouts."""
+
+
+class Levels(Protocol):
+  """What is trained or evaluated on: listed, with a hash of its content."""
+
+  @property
+  def ids(self) -> Sequence[str]:
+    """One for each level."""
+
+  @property
+  def digest(self) -> str:
+    """Changes with any level."""
+
+  def __len__(self) -> int: ...
+
+
+class TaskLike(Protocol):
+  """What the learner needs of a task."""
+
+  @property
+  def train(self) -> Levels:
+    """Levels to train on."""
+
+  @property
+  def panel(self) -> Levels:
+    """The fixed, listed held-out levels."""
+
+  @property
+  def num_actions(self) -> int:
+    """No anchor has more distinct actions, up to the padding of a batch."""
+
+  params: Any
+  logits_fn: Callable[..., Any]
+  critic_params: Any
+  value_fn: Callable[..., Any] | None
+
+  def collect_fn(self, config: ml_collections.ConfigDict) -> CollectFn:
+    """How rollouts are collected."""
+
+  def panel_fn(
+    self, config: ml_collections.ConfigDict
+  ) -> Callable[[Any], dict[str, float]]:
+    """`evaluate(params)` on the panel, greedy and sampled."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Task:
-  """Levels, environment, policy and critic of one run."""
+  """Levels, environment, policy and critic of one Sokoban run."""
 
   env: Sokoban
   train: LevelSet
@@ -37,8 +94,64 @@ class Task:
   critic_params: Any = ()  # initial ones, () where no critic is needed
   value_fn: ValueFn | None = None
 
+  @property
+  def num_actions(self) -> int:
+    """Of the environment."""
+    return self.env.num_actions
 
-def make_task(config: ml_collections.ConfigDict) -> Task:
+  def collect_fn(self, config: ml_collections.ConfigDict) -> CollectFn:
+    """Rollouts on the device, from the starts of the levels drawn."""
+    levels = self.train.as_levels()
+    collect = collect_lib.make_collect_fn(
+      self.env, self.logits_fn, group_size=config.rollout.group_size
+    )
+
+    def collect_drawn(params, drawn, key):
+      batch = jax.tree.map(lambda x: x[drawn], levels)
+      return batch, jax.block_until_ready(collect(params, batch, key))
+
+    return collect_drawn
+
+  def panel_fn(
+    self, config: ml_collections.ConfigDict
+  ) -> Callable[[Any], dict[str, float]]:
+    """`evaluate(params)`: success and mean steps, greedy and sampled."""
+    key = jax.random.key(config.eval.seed)
+    levels = self.panel.as_levels()
+    functions = {
+      name: evaluate.make_evaluate_fn(
+        self.env, self.logits_fn, greedy=name == "greedy"
+      )
+      for name in ("greedy", "sampled")
+    }
+
+    def evaluate_panel(params):
+      metrics = {}
+      for name, function in functions.items():
+        episodes = function(params, levels, key)
+        metrics[f"success_{name}"] = float(jnp.mean(episodes.success))
+        metrics[f"length_{name}"] = float(jnp.mean(episodes.length))
+      return metrics
+
+    return evaluate_panel
+
+
+def make_task(config: ml_collections.ConfigDict) -> Any:
+  """The task of a config, a `TaskLike`.
+
+  Raises:
+    LevelError, GameError, ShopError: levels, games or products that cannot be
+      read or used.
+    ConfigError: an estimator that this task cannot do.
+  """
+  if config.task == "sokoban":
+    return make_sokoban_task(config)
+  from crbc_jax.learner import text_task
+
+  return text_task.make_text_task(config)
+
+
+def make_sokoban_task(config: ml_collections.ConfigDict) -> Task:
   """Reads or generates levels and builds environment, policy and critic.
 
   Levels that start solved are left out of training and of the panel.

@@ -14,13 +14,14 @@ from crbc_jax.credit.diagnostics import batch_diagnostics
 from crbc_jax.learner import branching, task, update
 from crbc_jax.learner import collect as collect_lib
 from crbc_jax.learner import critic as critic_lib
+from crbc_jax.learner.config import ConfigError
 from crbc_jax.rollouts.batching import BatchShape
 from crbc_jax.rollouts.from_arrays import ArrayBatch, batch_arrays
 from crbc_jax.types import StepCredit
 
 
 def initial_state(
-  config: ml_collections.ConfigDict, current: task.Task
+  config: ml_collections.ConfigDict, current: task.TaskLike
 ) -> update.LearnerState:
   """The learner state a run begins with."""
   params, critic_params = current.params, current.critic_params
@@ -37,17 +38,21 @@ def initial_state(
   )
 
 
-def make_step(config, current: task.Task):
-  """Returns `step(state, levels, update) -> (state, metrics, problem)`."""
-  env, logits_fn = current.env, current.logits_fn
+def make_step(config, current: task.TaskLike):
+  """Returns `step(state, drawn, update) -> (state, metrics, problem)`."""
+  logits_fn, actions = current.logits_fn, current.num_actions
   name, options = registry.parse_estimator(config.estimator)
   if name in branching.BRANCHING:
+    env = getattr(current, "env", None)
+    if env is None:
+      raise ConfigError(
+        f"estimator {name!r} restores states on the device, which text games"
+        " cannot"
+      )
     branch = branching.make_branch_fn(name, env, logits_fn, **options)
   else:
     branch, credit_fn = None, registry.make_credit_fn(name, **options)
-  collect = collect_lib.make_collect_fn(
-    env, logits_fn, group_size=config.rollout.group_size
-  )
+  collect = current.collect_fn(config)
   critic = None
   if current.value_fn:
     values_of = critic_lib.make_values_fn(current.value_fn)
@@ -67,11 +72,11 @@ def make_step(config, current: task.Task):
     critic=critic,
   )
 
-  def step(state, levels, number):
+  def step(state, drawn, number):
     base = jax.random.wrap_key_data(state.key)
     rollout_key, update_key = jax.random.split(jax.random.fold_in(base, number))
     began = time.perf_counter()
-    rollouts = jax.block_until_ready(collect(state.params, levels, rollout_key))
+    levels, rollouts = collect(state.params, drawn, rollout_key)
     collected = time.perf_counter()
     clip_low_extra = value = None
     extra: dict[str, float] = {}  # what branches cost
@@ -79,7 +84,7 @@ def make_step(config, current: task.Task):
       # No split of the key above gives this one.
       branch_key = jax.random.fold_in(jax.random.fold_in(base, number), 2)
       found, cost = branch(state.params, levels, rollouts, branch_key)
-      batch = batch_rollouts(rollouts, actions=env.num_actions)
+      batch = batch_rollouts(rollouts, actions=actions)
       credit, extra = branching.for_records(found, cost, batch)
       advantage, arrays = np.asarray(found.advantage), batch.arrays
       clip_low_extra = found.clip_low_extra
@@ -87,7 +92,7 @@ def make_step(config, current: task.Task):
       if critic:
         value = values_of(state.critic_params, levels, rollouts.state)
       advantage, arrays, credit = credit_rollouts(
-        rollouts, credit_fn, actions=env.num_actions, value=value
+        rollouts, credit_fn, actions=actions, value=value
       )
     credited = time.perf_counter()
     problem = _first_non_finite(rollouts, advantage, config.estimator)
@@ -168,7 +173,10 @@ def batch_rollouts(
 ) -> ArrayBatch:
   """Brings to the host what credit needs, and pads it; as `batch_arrays`."""
   wanted = ("key", "final_key", "action", "reward", "boundary", "mask")
-  host = jax.device_get({name: getattr(rollouts, name) for name in wanted})
+  found = {name: getattr(rollouts, name) for name in wanted}
+  if rollouts.action_key is not None:
+    found["action"] = rollouts.action_key
+  host = jax.device_get(found)
   return batch_arrays(
     state_key=host.pop("key"),
     **host,

@@ -184,7 +184,7 @@ def test_evaluations_share_one_key_whatever_the_seed_of_the_run(run):
   found = []
   for seed, eval_seed in ((0, 0), (1, 0), (0, 1)):
     config.seed, config.eval.seed = seed, eval_seed
-    found.append(loop.make_panel_eval(config, current)(current.params))
+    found.append(current.panel_fn(config)(current.params))
   assert found[0] == found[1]
   assert found[0]["length_sampled"] != found[2]["length_sampled"]
   assert found[0]["length_greedy"] == found[2]["length_greedy"]

@@ -1,0 +1,136 @@
+"""Text games to train and evaluate on, whichever environment they are of."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+
+import ml_collections
+import numpy as np
+
+from crbc_jax.envs.text import TextEnv
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TextGames:
+  """A list of games; satisfies `task.Levels`."""
+
+  ids: tuple[str, ...]
+  make: tuple[Callable[[], TextEnv], ...]  # a new episode of each game
+  tags: tuple[tuple[str, ...], ...]  # what success is reported by
+
+  def __len__(self) -> int:
+    return len(self.ids)
+
+  @property
+  def digest(self) -> str:
+    """Of the ids, which change with what is played."""
+    return hashlib.sha256(json.dumps(self.ids).encode()).hexdigest()
+
+  def take(self, index: Sequence[int]) -> "TextGames":
+    """The games at these places."""
+    columns = (self.ids, self.make, self.tags)
+    return TextGames(*(tuple(column[i] for i in index) for column in columns))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GameSource:
+  """Training games, the held-out panel, and who shows how it is done."""
+
+  train: TextGames
+  panel: TextGames
+  expert: Callable[[TextEnv], str]
+  note: str  # one line about where the games come from
+
+
+def open_games(config: ml_collections.ConfigDict) -> GameSource:
+  """The games of a config: those of its data, or generated ones."""
+  source = {"alfworld": _alfworld, "webshop": _webshop}[config.task](
+    config.text.data, config.text.generated
+  )
+  return dataclasses.replace(source, panel=_spread(source.panel, config.panel))
+
+
+def _alfworld(data: str, generated: int) -> GameSource:
+  """Real games by split with generated ones added, or generated ones alone."""
+  from crbc_jax.envs import alfworld
+
+  def listed(games, split):
+    return TextGames(
+      ids=tuple(game.game_id for game in games),
+      make=tuple(functools.partial(alfworld.AlfworldEnv, g) for g in games),
+      tags=tuple((split, game.task_type) for game in games),
+    )
+
+  if not data:
+    count = max(generated // 4, 6)
+    games = alfworld.generate_games(generated + count, seed=0)
+    return GameSource(
+      train=listed(games[:generated], "train"),
+      panel=listed(games[generated:], "generated"),
+      expert=alfworld.expert_command,
+      note=f"no --config.text.data: {generated} generated ALFWorld games to"
+      f" train on and {count} held out",
+    )
+  splits = {
+    split: listed(alfworld.load_games(data, split=split), split)
+    for split in ("valid_train", "valid_seen", "valid_unseen")
+  }
+  return GameSource(
+    train=splits["valid_train"],
+    panel=_joined(splits["valid_seen"], splits["valid_unseen"]),
+    expert=alfworld.expert_command,
+    note=f"ALFWorld games of {data}: "
+    + ", ".join(f"{len(games)} {split}" for split, games in splits.items()),
+  )
+
+
+def _webshop(data: str, generated: int) -> GameSource:
+  """Goals by upstream's split, in a shop of the data or a generated one."""
+  from crbc_jax.envs import webshop
+
+  shop = (
+    webshop.load_shop(data)
+    if data
+    else webshop.generate_shop(products=generated, seed=0)
+  )
+
+  def listed(split):
+    goals = shop.split(split)
+    return TextGames(
+      ids=tuple(goal.goal_id for goal in goals),
+      make=tuple(
+        functools.partial(webshop.WebshopEnv, shop, goal) for goal in goals
+      ),
+      tags=tuple((goal.category,) for goal in goals),
+    )
+
+  train, panel = listed("train"), listed("eval")
+  origin = f"WebShop products of {data}" if data else (
+    f"no --config.text.data: a shop of {generated} generated products"
+  )
+  return GameSource(
+    train=train,
+    panel=panel,
+    expert=webshop.expert_command,
+    note=f"{origin}, {len(train):,} goals to train on and {len(panel):,} held"
+    " out",
+  )
+
+
+def _joined(*parts: TextGames) -> TextGames:
+  """The games of all parts, one part after another."""
+  return TextGames(
+    *(
+      tuple(x for part in parts for x in getattr(part, field.name))
+      for field in dataclasses.fields(TextGames)
+    )
+  )
+
+
+def _spread(games: TextGames, count: int) -> TextGames:
+  """At most `count` games, evenly over the list."""
+  if len(games) <= count:
+    return games
+  return games.take(np.arange(count) * len(games) // count)

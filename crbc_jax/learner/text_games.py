@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 import ml_collections
 import numpy as np
@@ -28,10 +28,19 @@ class TextGames:
     """Of the ids, which change with what is played."""
     return hashlib.sha256(json.dumps(self.ids).encode()).hexdigest()
 
-  def take(self, index: Sequence[int]) -> "TextGames":
+  def __add__(self, other: "TextGames") -> "TextGames":
+    return TextGames(
+      self.ids + other.ids, self.make + other.make, self.tags + other.tags
+    )
+
+  def take(self, index: Iterable[int]) -> "TextGames":
     """The games at these places."""
-    columns = (self.ids, self.make, self.tags)
-    return TextGames(*(tuple(column[i] for i in index) for column in columns))
+    index = list(index)
+    return TextGames(
+      ids=tuple(self.ids[i] for i in index),
+      make=tuple(self.make[i] for i in index),
+      tags=tuple(self.tags[i] for i in index),
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -79,7 +88,7 @@ def _alfworld(data: str, generated: int) -> GameSource:
   }
   return GameSource(
     train=splits["valid_train"],
-    panel=_joined(splits["valid_seen"], splits["valid_unseen"]),
+    panel=splits["valid_seen"] + splits["valid_unseen"],
     expert=alfworld.expert_command,
     note=f"ALFWorld games of {data}: "
     + ", ".join(f"{len(games)} {split}" for split, games in splits.items()),
@@ -107,8 +116,10 @@ def _webshop(data: str, generated: int) -> GameSource:
     )
 
   train, panel = listed("train"), listed("eval")
-  origin = f"WebShop products of {data}" if data else (
-    f"no --config.text.data: a shop of {generated} generated products"
+  origin = (
+    f"WebShop products of {data}"
+    if data
+    else (f"no --config.text.data: a shop of {generated} generated products")
   )
   return GameSource(
     train=train,
@@ -116,16 +127,6 @@ def _webshop(data: str, generated: int) -> GameSource:
     expert=webshop.expert_command,
     note=f"{origin}, {len(train):,} goals to train on and {len(panel):,} held"
     " out",
-  )
-
-
-def _joined(*parts: TextGames) -> TextGames:
-  """The games of all parts, one part after another."""
-  return TextGames(
-    *(
-      tuple(x for part in parts for x in getattr(part, field.name))
-      for field in dataclasses.fields(TextGames)
-    )
   )
 
 

@@ -55,6 +55,8 @@ class TextKeys(NamedTuple):
   state: str  # the latent state, exactly
 
 
-def step_all(envs: Sequence[TextEnv], commands: Sequence[str]) -> list[TextStep]:
+def step_all(
+  envs: Sequence[TextEnv], commands: Sequence[str]
+) -> list[TextStep]:
   """One command for each environment."""
   return [env.step(c) for env, c in zip(envs, commands, strict=True)]

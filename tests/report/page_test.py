@@ -133,9 +133,9 @@ def shown_steps(page):
 
 
 def chosen_traj(page):
-  return re.match(
-    r"Steps of (.*) \(", page.text_content("#steps-heading")
-  ).group(1)
+  """Id of the trajectory whose steps are shown."""
+  header = page.locator(".strip:has([aria-selected]) [role=rowheader]")
+  return header.get_attribute("title")
 
 
 def check_numbers(page, table, side, credit):
@@ -213,11 +213,15 @@ def test_estimators_are_chosen_on_either_side(page, tables):
 
 def test_groups_are_chosen(page, tables):
   page.get_by_role("button", name="Next group").click()
-  sync_api.expect(page.locator("#steps-heading")).to_contain_text("task 2")
+  sync_api.expect(page.locator(".traj").first).to_have_attribute(
+    "title", "task 2/0"
+  )
   check_numbers(page, tables[2], "Left", credit_of(tables[2], "crbc"))
   assert page.get_by_role("button", name="Next group").is_disabled()
   page.locator("#group").select_option("0")
-  sync_api.expect(page.locator("#steps-heading")).to_contain_text("dead")
+  sync_api.expect(page.locator(".traj").first).to_have_attribute(
+    "title", "dead/0"
+  )
   check_numbers(page, tables[0], "Left", credit_of(tables[0], "crbc"))
 
 

@@ -1,15 +1,10 @@
-import argparse
 import json
-import sys
-import types
 
 import pytest
 
-from crbc_jax import RolloutError
-from crbc_jax.commands import report
+from crbc_jax import cli
 from crbc_jax.learner import loop, task
 from crbc_jax.report import run_data
-from crbc_jax.report.report_data import ReportGroup
 from tests import tiny_runs
 from tests.report import logs
 from tests.report.html_test import Page
@@ -17,24 +12,22 @@ from tests.tiny_runs import compiled_programs  # noqa: F401
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-  """Runs the command on a log of three groups; returns what it printed."""
-  parser = argparse.ArgumentParser()
-  parser.add_argument("logs", nargs="+")
-  report.add_arguments(parser)
+def log(tmp_path):
+  path = tmp_path / "some.jsonl"
+  rows = [
+    row for seed in range(3) for row in logs.walk_rows(seed, f"task {seed}")
+  ]
+  path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+  return path
 
-  def open_groups(args):
-    assert [str(log) for log in args.logs] == ["some.jsonl"]
-    for seed in range(3):
-      yield ReportGroup(logs.walk(seed, f"task {seed}"))
 
-  fake = types.SimpleNamespace(open_groups=open_groups)
-  monkeypatch.setitem(sys.modules, "crbc_jax.commands.groups", fake)
-  monkeypatch.setattr("crbc_jax.commands.groups", fake, raising=False)
+@pytest.fixture
+def run(capsys):
+  """Runs `crbc report`; returns (status, standard output, errors)."""
 
   def call(*arguments):
-    assert report.run(parser.parse_args(list(map(str, arguments)))) == 0
-    return capsys.readouterr().out
+    status = cli.main(["report", *map(str, arguments)])
+    return status, *capsys.readouterr()
 
   return call
 
@@ -51,25 +44,28 @@ def page_of(path):
   return Page(path.read_text(encoding="utf-8"))
 
 
-def test_report_of_a_log(run, tmp_path):
+def test_report_of_a_log(run, log, tmp_path):
   out = tmp_path / "a report.html"
-  printed = run("some.jsonl", "--out", out)
+  status, printed, _ = run(log, "--out", out)
+  assert status == 0
   assert "3 groups, 18 rollouts" in printed and str(out) in printed
-  overview = page_of(out).overview
-  assert overview["title"] == "Step credit of some.jsonl"
-  assert overview["notes"] == [] and overview["curves"] == []
-  names = [view["name"] for view in overview["views"]]
+  page = page_of(out)
+  assert page.overview["title"] == "Step credit of some.jsonl"
+  assert page.overview["notes"] == [] and page.overview["curves"] == []
+  names = [view["name"] for view in page.overview["views"]]
   assert names == ["crbc", "gigpo", "graphgpo", "grpo"]
+  assert page.groups[0]["states"][0] == "room 0"
 
 
-def test_options(run, tmp_path):
+def test_options(run, log, tmp_path):
   out = tmp_path / "report.html"
-  printed = run(
-    "some.jsonl",
+  status, printed, _ = run(
+    log,
     *("--out", out, "--groups", 2, "--title", "Mine", "--json"),
     *("--estimators", "crbc(depth=2, w_step=1.0), rloo"),
   )
   found = json.loads(printed)
+  assert status == 0
   assert found["groups"] == 2 and found["out"] == str(out)
   assert found["bytes"] == out.stat().st_size
   overview = page_of(out).overview
@@ -82,21 +78,36 @@ def test_options(run, tmp_path):
   assert names == ["crbc(depth=2, w_step=1.0)", "rloo"]
 
 
-def test_refusals(run, tmp_path, finished_run):
-  out = ("--out", tmp_path / "report.html")
-  with pytest.raises(RolloutError, match="at least 1"):
-    run("some.jsonl", "--groups", 0, *out)
-  with pytest.raises(RolloutError, match="cannot share a report"):
-    run("some.jsonl", finished_run, *out)
-  with pytest.raises(ValueError, match="unknown estimator 'crcb'"):
-    run("some.jsonl", "--estimators", "crcb", *out)
-  assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize(
+  "options, reason",
+  [
+    (("--groups", 0), "at least 1"),
+    (
+      ("--estimators", "crcb"),
+      "unknown estimator 'crcb' (did you mean 'crbc'?)",
+    ),
+    (("--estimators", "gae"), "needs a critic"),
+  ],
+)
+def test_refusals(run, log, tmp_path, options, reason):
+  out = tmp_path / "report.html"
+  status, printed, errors = run(log, "--out", out, *options)
+  assert status == 2 and printed == "" and not out.exists()
+  assert errors.startswith("crbc report: ") and reason in errors
+  assert errors.count("\n") == 1
+
+
+def test_a_log_and_a_run_are_refused(run, log, tmp_path, finished_run):
+  out = tmp_path / "report.html"
+  status, _, errors = run(log, finished_run, "--out", out)
+  assert status == 2 and "cannot share a report" in errors
+  assert not out.exists()
 
 
 @pytest.mark.training
 def test_report_of_a_run(run, tmp_path, finished_run):
   out = tmp_path / "report.html"
-  run(finished_run, "--out", out)
+  assert run(finished_run, "--out", out)[0] == 0
   page = page_of(out)
   current = task.make_task(loop.read_config(finished_run))
   shown = min(run_data.LEVELS, len(current.panel))

@@ -173,3 +173,11 @@ def test_refusals():
 def test_four_significant_digits(x, shown):
   (found,) = report_data.rounded(np.array([x]))
   assert found == shown and math.copysign(1, found) == math.copysign(1, shown)
+
+
+def test_a_row_without_text_shows_its_key(views):
+  table = logs.walk(0, rollouts=1, steps=2)
+  actions = ["a", None][: len(table)]
+  data = one(ReportGroup(table, [None] * len(table), actions), views)
+  assert data.states[0] == "room 0"
+  assert data.actions == ["a", *table.action_key[1:]]

@@ -13,7 +13,11 @@ from crbc_jax.commands import groups
 from crbc_jax.commands import logs as log_args
 from crbc_jax.credit import registry
 from crbc_jax.report import html
-from crbc_jax.report.report_data import DEFAULT_ESTIMATORS, ReportGroup
+from crbc_jax.report.report_data import (
+  DEFAULT_ESTIMATORS,
+  ReportGroup,
+  make_view,
+)
 from crbc_jax.rollouts.table import RolloutError
 
 EXAMPLES = """\
@@ -69,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
     raise UsageError(f"--groups must be at least 1, got {args.groups}")
   with usage_errors():
     estimators = registry.split_estimators(args.estimators)
+    for text in estimators:
+      make_view(text)  # refuses it before a long log is read
   found_groups, curves, notes = _sources(args)
   first = list(itertools.islice(found_groups, args.groups))
   if next(found_groups, None) is not None:

@@ -30,8 +30,8 @@ class ReportGroup(NamedTuple):
   """One group, and the texts to show instead of its keys."""
 
   table: StepTable  # S rows of one group
-  state_text: Sequence[str] | None = None  # [S], None = the keys
-  action_text: Sequence[str] | None = None  # [S]
+  state_text: Sequence[str | None] | None = None  # [S], None = the key
+  action_text: Sequence[str | None] | None = None  # [S]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +149,7 @@ def _group_data(
       "trajs": trajs,
       "state": arrays.state[:rows].tolist(),
       "action": row_action,
+      "pair": arrays.pair[:rows].tolist(),
       "edge": arrays.transitions.row[:rows].tolist(),
       "edges": _edges(arrays, row_action, rows, anchors),
       "views": [
@@ -169,9 +170,12 @@ _ENDS = {
 
 
 def _texts(texts, keys: np.ndarray, rows: np.ndarray) -> list[str]:
-  if texts is not None:
-    return [str(texts[row]) for row in rows]
-  return [MISSING_STATE if k is None else str(k) for k in keys[rows].tolist()]
+  """Texts of rows; the key where there is none."""
+  shown = [None] * len(rows) if texts is None else [texts[row] for row in rows]
+  return [
+    text if text is not None else MISSING_STATE if key is None else str(key)
+    for text, key in zip(shown, keys[rows].tolist(), strict=True)
+  ]
 
 
 def _trajectories(table, arrays, source) -> list[dict[str, Any]]:

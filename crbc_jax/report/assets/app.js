@@ -5,8 +5,9 @@ class App {
     const views = overview.views.length;
     this.panes = [new Pane("Left", 0, this),
       new Pane("Right", Math.min(1, views - 1), this)];
+    const names = withoutCommonStart(overview.groups.map((group) => group.id));
     byId("group").append(...overview.groups.map((group, i) => make(
-      "option", `${brief(group.id, 40)} · ${group.success}/${group.rollouts} ` +
+      "option", `${brief(names[i], 40)} · ${group.success}/${group.rollouts} ` +
       `success, ${group.steps} steps`, { value: i })));
     byId("group").addEventListener(
       "change", () => this.show(Number(byId("group").value)));

@@ -40,6 +40,8 @@ function indexed(group) {
     traj.steps = traj.end - traj.start;
     group.trajOf.push(...Array(traj.steps).fill(number));
   });
+  withoutCommonStart(group.trajs.map((traj) => traj.id)).forEach(
+    (name, number) => { group.trajs[number].name = name; });
   group.endings = ENDS.map((_, end) => group.edges.target.reduce(
     (sum, target, edge) => sum + (target === group.states.length + end
       ? group.edges.count[edge] : 0), 0));
@@ -51,6 +53,16 @@ const mean = (rows, values) =>
 
 /** Position of a row in its trajectory, from 0. */
 const stepOf = (group, row) => row - group.trajs[group.trajOf[row]].start;
+
+/** Ids without the words that all of them start with. */
+function withoutCommonStart(ids) {
+  let shared = ids[0].length;
+  for (const id of ids) {
+    while (!id.startsWith(ids[0].slice(0, shared))) shared--;
+  }
+  const start = ids[0].slice(0, shared).search(/[^/#:]*$/);
+  return ids.map((id) => id.slice(start));
+}
 
 /** A short piece of a text, on one line. */
 function brief(text, length) {

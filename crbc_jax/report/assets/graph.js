@@ -46,7 +46,8 @@ function edgesOf(group) {
   return source.map((from, edge) => ({ data: {
     id: `e${edge}`, source: `n${from}`, target: `n${target[edge]}`,
     label: brief(group.actions[action[edge]], 22),
-    thickness: 1.5 + 1.6 * Math.log2(count[edge]), width: 1, colour: palette.neutral,
+    thickness: Math.min(1.5 + 1.3 * Math.log2(count[edge]), 7),
+    width: 1, colour: palette.neutral,
   } }));
 }
 
@@ -119,7 +120,7 @@ function makeGraph(container, group, choose) {
       cy.center();
     }
     // What is small on the screen still has to have a colour.
-    const coarse = Math.min(Math.max(0.8 / cy.zoom(), 1), 4);
+    const coarse = Math.min(Math.max(0.8 / cy.zoom(), 1), 3);
     cy.batch(() => cy.edges().forEach((edge) => {
       edge.data("width", coarse * edge.data("thickness"));
     }));

@@ -30,7 +30,7 @@ function drawOverview() {
     ["Success", percent(total("success") / total("rollouts")),
       `${total("failure")} failed, ${total("truncated")} truncated`],
     ["Dead groups", percent(uniform / groups),
-      `${solved} all succeed, ${uniform - solved} none does` +
+      `${solved} all success, ${uniform - solved} no success` +
       (alone ? `; ${alone} of one rollout` : "")],
     ["Singleton steps", percent(shareOfSteps((g) => g.singletons)),
       "alone at their state"],

@@ -12,20 +12,20 @@ function drawState(app) {
   byId("state-summary").textContent =
     `${count(rows.length, "visit")} in ${count(trajs.size, "trajectory")}; ` +
     `${values.join(", ")}`;
-  const byAction = new Map();
+  const byPair = new Map();
   for (const row of rows) {
-    const action = group.action[row];
-    byAction.set(action, [...(byAction.get(action) ?? []), row]);
+    const pair = group.pair[row];
+    byPair.set(pair, [...(byPair.get(pair) ?? []), row]);
   }
-  const actions = [...byAction].sort((a, b) => b[1].length - a[1].length);
-  const body = bodyOf(actions.map(([action, taken]) => [
-    brief(group.actions[action], 90),
+  const actions = [...byPair].sort((a, b) => b[1].length - a[1].length);
+  const body = bodyOf(actions.map(([, taken]) => [
+    brief(group.actions[group.action[taken[0]]], 90),
     [String(taken.length), "number"],
     ...panes.map((pane) => [signed(Number(
       mean(taken, pane.view.credit[pane.depth]).toPrecision(4))), "number"]),
   ]));
-  actions.forEach(([action], i) => {
-    if (action === group.action[chosen]) {
+  actions.forEach(([pair], i) => {
+    if (pair === group.pair[chosen]) {
       body.rows[i].setAttribute("aria-current", "true");
     }
   });

@@ -6,8 +6,8 @@ function drawStrips(app) {
     make("span", [
       make("span", END_MARK[traj.outcome], { class: `mark ${traj.outcome}`,
         "aria-hidden": true }),
-      brief(traj.id, 18), make("span", `, ${traj.outcome}`, { class: "sr" }),
-    ], { role: "rowheader", class: "traj" }),
+      brief(traj.name, 18), make("span", `, ${traj.outcome}`, { class: "sr" }),
+    ], { role: "rowheader", class: "traj", title: traj.id }),
     ...Array.from({ length: traj.steps }, (_, step) => make("span", "", {
       role: "gridcell", class: "cell", tabindex: -1,
       "data-row": traj.start + step })),
@@ -51,7 +51,7 @@ function drawSteps(app) {
   const number = group.trajOf[chosen];
   const traj = group.trajs[number];
   byId("steps-heading").textContent =
-    `Steps of ${brief(traj.id, 40)} (${traj.outcome})`;
+    `Steps of ${brief(traj.name, 60)} (${traj.outcome})`;
   const rows = Array.from({ length: traj.steps }, (_, step) => {
     const row = traj.start + step;
     return [String(step), brief(group.actions[group.action[row]], 160),

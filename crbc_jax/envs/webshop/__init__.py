@@ -6,6 +6,7 @@ for tests and first runs.
 
 from crbc_jax.envs.webshop.engine import Page, WebshopEnv
 from crbc_jax.envs.webshop.expert import expert_command, noisy_command
+from crbc_jax.envs.webshop.generator import generate_shop, write_shop
 from crbc_jax.envs.webshop.goals import Goal, panel_hash
 from crbc_jax.envs.webshop.products import Product, ShopError, read_products
 from crbc_jax.envs.webshop.queries import candidate_queries
@@ -22,9 +23,11 @@ __all__ = [
   "WebshopEnv",
   "candidate_queries",
   "expert_command",
+  "generate_shop",
   "load_shop",
   "noisy_command",
   "panel_hash",
   "read_products",
   "score",
+  "write_shop",
 ]

@@ -62,18 +62,22 @@ class WebshopEnv:
 
   @property
   def game_id(self) -> str:
+    """The goal's."""
     return self.target_goal.goal_id
 
   @property
   def task_type(self) -> str:
+    """The department of the goal's product, one of five."""
     return self.target_goal.category
 
   @property
   def goal(self) -> str:
+    """The instruction."""
     return self.target_goal.instruction
 
   @property
   def page(self) -> Page:
+    """The latent state."""
     return self._page
 
   @property
@@ -89,23 +93,27 @@ class WebshopEnv:
     return tuple(f"click[{target}]" for target in self._clickables())
 
   def reset(self) -> TextStep:
+    """Back to the search page, with nothing bought."""
     self._page, self._score = Page(), None
     return self._observe()
 
   def step(self, command: str) -> TextStep:
+    """Searches or clicks; anything else, or after the end, changes nothing."""
     match = _COMMAND.match(command)
-    if match is None or self._score is not None:
+    if match is None or self._page.kind == "done":
       return self._observe()
     name, target = match[1], match[2].lower()
+    reward = 0.0
     if name == "search":
       self._page = Page("results", target, 1)
+    elif target == BUY and target in self._clickables():
+      reward = self._buy()
     elif target in self._clickables():
       self._click(target)
-      if self._score is not None:
-        return self._observe(self._score.reward)
-    return self._observe()
+    return self._observe(reward)
 
   def copy(self) -> "WebshopEnv":
+    """A second episode on the same page; the shop stays shared."""
     twin = object.__new__(WebshopEnv)
     twin.__dict__.update(self.__dict__)  # all of it is immutable
     return twin
@@ -157,15 +165,13 @@ class WebshopEnv:
       self._page = page._replace(kind="item", section="")
     elif target == PREV:
       self._page = Page("results", page.query, page.number)
-    elif target == BUY:
-      self._buy()
     elif target.capitalize() in self._sections:
       self._page = page._replace(kind="section", section=target)
     else:
       chosen = dict(page.options) | {self._option_names()[target]: target}
       self._page = page._replace(options=tuple(sorted(chosen.items())))
 
-  def _buy(self) -> None:
+  def _buy(self) -> float:
     asin = self._page.asin
     self._score = score(
       self.target_goal,
@@ -175,6 +181,7 @@ class WebshopEnv:
       chosen=[value for _, value in self._page.options],
     )
     self._page = self._page._replace(kind="done")
+    return self._score.reward
 
   def _observe(self, reward: float = 0.0) -> TextStep:
     boundary = Boundary.NONE

@@ -72,16 +72,9 @@ def synthetic_goals(
       text = product.synthetic.text + (f" with {wish}" if wish else "")
       goals.append((product, product.synthetic, text, values, limit))
   random.Random(SHUFFLE_SEED).shuffle(goals)
-  num_test = min(TEST_GOALS, len(goals) // 10)
-  num_eval = min(EVAL_GOALS, len(goals) // 5)
-  splits = itertools.chain(
-    itertools.repeat("test", num_test),
-    itertools.repeat("eval", num_eval),
-    itertools.repeat("train"),
-  )
   return _numbered(
-    _goal(*goal, split=split)
-    for goal, split in zip(goals, splits, strict=False)
+    _goal(*goal, split=_split(number, len(goals)))
+    for number, goal in enumerate(goals)
   )
 
 
@@ -110,6 +103,14 @@ def human_goals(
 def panel_hash(goals: Sequence[Goal]) -> str:
   """Identifies a panel of goals: 16 hexadecimal digits over ids in order."""
   return _digest([goal.goal_id for goal in goals], 16)
+
+
+def _split(number: int, num_goals: int) -> Split:
+  num_test = min(TEST_GOALS, num_goals // 10)
+  num_eval = min(EVAL_GOALS, num_goals // 5)
+  if number < num_test:
+    return "test"
+  return "eval" if number < num_test + num_eval else "train"
 
 
 def _price_limit(price: float, seed: str) -> float:

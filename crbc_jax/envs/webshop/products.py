@@ -49,6 +49,7 @@ class Product:
 
   @property
   def price_tag(self) -> str:
+    """As the pages show it."""
     return " to ".join(f"${price}" for price in self.prices)
 
 
@@ -83,6 +84,20 @@ def read_products(path: str | os.PathLike) -> tuple[Product, ...]:
       )
     records, described = bundle["products"], bundle["items_ins_v2"]
     human = {}
+  return parse_products(records, described, human, source=str(source))
+
+
+def parse_products(
+  records: Any, described: Any, human: Any, *, source: str
+) -> tuple[Product, ...]:
+  """The contents of the three files -> products.
+
+  Args:
+    records: a list, one object per product.
+    described: identifier -> attributes and synthetic instruction.
+    human: identifier -> list of human instructions.
+    source: for messages.
+  """
   if not isinstance(records, list):
     raise ShopError(f"{source}: the products are not a list")
   for name, value in (("attributes", described), ("instructions", human)):
@@ -147,7 +162,7 @@ def _product(
 
 
 def _prices(pricing: str | list[float] | None) -> tuple[float, ...]:
-  """ "$1,099.00" or "$5.99$7.99" (a range), or the numbers themselves."""
+  """Reads "$1,099.00", "$5.99$7.99" (a range) or the numbers themselves."""
   if not pricing:
     return (DEFAULT_PRICE,)
   if isinstance(pricing, str):

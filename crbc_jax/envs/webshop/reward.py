@@ -25,24 +25,24 @@ from crbc_jax.envs.webshop.products import Product
 
 _MATCH = 85  # percent; more is a match
 
-# Two options with the same basic colour are the same.
-_COLORS = sorted(
-  "alabaster apricot aqua ash asphalt azure banana beige black blue blush"
-  " bordeaux bronze brown burgundy camel camo caramel champagne charcoal cheetah"
-  " chestnut chocolate christmas coffee cognac copper coral cranberry cream"
-  " crystal dark denim eggplant elephant espresso fuchsia gold granite grape"
-  " graphite grass gray green grey heather indigo ivory ivy khaki lavender lemon"
-  " leopard light lilac lime magenta maroon mauve merlot midnight mint mocha"
-  " multicolor mushroom mustard natural navy nude olive orange peach pewter pink"
-  " plum purple rainbow red rose royal rust sand sapphire seashell silver skull"
-  " slate steel stone stonewash sunflower tan taupe teal tiger turquoise violet"
-  " walnut wheat white wine yellow".split()
-)
+# Upstream's basic colours: two options that hold the same one are the same.
+_COLORS = """
+  alabaster apricot aqua ash asphalt azure banana beige black blue blush
+  bordeaux bronze brown burgundy camel camo caramel champagne charcoal cheetah
+  chestnut chocolate christmas coffee cognac copper coral cranberry cream
+  crystal dark denim eggplant elephant espresso fuchsia gold granite grape
+  graphite grass gray green grey heather indigo ivory ivy khaki lavender lemon
+  leopard light lilac lime magenta maroon mauve merlot midnight mint mocha
+  multicolor mushroom mustard natural navy nude olive orange peach pewter pink
+  plum purple rainbow red rose royal rust sand sapphire seashell silver skull
+  slate steel stone stonewash sunflower tan taupe teal tiger turquoise violet
+  walnut wheat white wine yellow
+"""
 # Words of titles that name no thing.
-_NO_NOUNS = frozenset(
-  "a an and as at by for from in into is it its no not of off on or per the to"
-  " up use with without you your our all any best new more most very".split()
-)
+_NO_NOUNS = """
+  a an and as at by for from in into is it its no not of off on or per the to up
+  use with without you your our all any best new more most very
+"""
 
 
 class Score(NamedTuple):
@@ -124,14 +124,14 @@ def _has_attribute(product: Product, wish: str) -> bool:
 @functools.lru_cache(maxsize=100_000)
 def _basic_color(option: str) -> str:
   """The alphabetically first basic colour in it, or the option itself."""
-  return next((color for color in _COLORS if color in option), option)
+  return next((color for color in _COLORS.split() if color in option), option)
 
 
 @functools.lru_cache(maxsize=100_000)
 def _title_words(title: str) -> frozenset[str]:
   """Its words but function words; upstream asks spaCy for the nouns."""
   words = re.findall(r"[^\W\d_]{2,}", title.lower())
-  return frozenset(words) - _NO_NOUNS
+  return frozenset(words) - set(_NO_NOUNS.split())
 
 
 def _departments(product: Product) -> set[str]:

@@ -25,10 +25,11 @@ from crbc_jax.envs.webshop.products import Product
 MAX_RESULTS = 50
 _CACHED_QUERIES = 100_000
 
-_STOP_WORDS = frozenset(
-  "a an and are as at be but by for if in into is it no not of on or such that"
-  " the their then there these they this to was will with".split()
-)
+_STOP_WORDS = """
+  a an and are as at be but by for if in into is it no not of on or such that
+  the their then there these they this to was will with
+"""
+_STOPPED = frozenset(_STOP_WORDS.split())
 # Words and numbers as Unicode divides text: "10.5" and "1,000" are one word,
 # so is "don't"; "x-large" is two.
 _WORD = re.compile(
@@ -43,7 +44,7 @@ def analyse(text: str) -> list[str]:
   """A text -> the terms that are indexed and searched."""
   words = (word.lower() for word in _WORD.findall(text))
   words = (re.sub(r"['’]s$", "", word) for word in words)
-  return [_stem(word) for word in words if word not in _STOP_WORDS]
+  return [_stem(word) for word in words if word not in _STOPPED]
 
 
 def document(product: Product) -> str:
@@ -61,9 +62,7 @@ class SearchIndex:
 
   def __init__(self, documents: Sequence[str]):
     self._bm25 = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
-    self._bm25.index(
-      [analyse(text) for text in documents], show_progress=False
-    )
+    self._bm25.index([analyse(text) for text in documents], show_progress=False)
     self.search = functools.lru_cache(maxsize=_CACHED_QUERIES)(self._search)
 
   def _search(self, query: str) -> tuple[int, ...]:

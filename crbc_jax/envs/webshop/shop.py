@@ -37,9 +37,11 @@ class Shop:
       raise ShopError("no product has an instruction, so there is no goal")
 
   def product(self, asin: str) -> Product:
+    """By its identifier, in capitals."""
     return self._by_asin[asin]
 
   def price(self, asin: str) -> float:
+    """What it costs here; within the range that its page shows."""
     return self._prices[asin]
 
   def search(self, query: str) -> tuple[Product, ...]:

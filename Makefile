@@ -20,8 +20,8 @@ REAL_DATA = $(or $(CRBC_REAL_DATA),$(abspath ../shared/data))
 fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv train sweep compare credit-accuracy game24 bench bench-credit test test-slow \
-  lint format wheel-test clean
+.PHONY: help venv train sweep compare credit-accuracy game24 bench bench-credit \
+  bench-webshop test test-slow lint format wheel-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' \
@@ -52,6 +52,9 @@ bench: $(INSTALLED)  ## time the Sokoban environment
 
 bench-credit: $(INSTALLED)  ## time step credit against its competitors
 	$(PY) -m experiments.bench_credit $(ARGS)
+
+bench-webshop: $(INSTALLED)  ## time WebShop (ARGS='--shop PATH')
+	$(PY) -m experiments.bench_webshop $(ARGS)
 
 test: $(INSTALLED)  ## run the tests but the slow ones (ARGS='-k closure')
 	@$(PY) -m pytest -n 2 -m "$(MARK)" $(ARGS) || $(call fail,Tests failed. \

@@ -49,7 +49,9 @@ class Source:
 
   def __init__(self, path: str):
     self.path = path
-    self.name = "standard input" if path == STDIN else path
+    # A name of bytes that are no UTF-8 can't be written anywhere as it is.
+    shown = path.encode("utf-8", "backslashreplace").decode()
+    self.name = "standard input" if path == STDIN else shown
     self._raw: IO[bytes] | None = None
     self._read = 0
 
@@ -163,8 +165,8 @@ class Source:
           for row in batch.to_pylist():
             number += 1
             yield self.place(number, "row"), row
-      except (pyarrow.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
+      except Exception as error:  # a hostile file raises whatever it likes
+        reason = (str(error) or repr(error)).splitlines()[0]
         raise self.fail(f"is no readable Parquet file ({reason})") from None
 
   @property

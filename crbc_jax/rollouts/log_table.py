@@ -110,7 +110,7 @@ def make_table(
     reward=np.array([x or 0.0 for x in column["reward"]]),
     valid=np.array(
       [
-        row.valid and key is not None
+        row.valid and key not in (None, INVALID_ACTION)
         for (_, row), key in zip(rows, actions, strict=True)
       ]
     ),

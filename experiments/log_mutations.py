@@ -104,15 +104,20 @@ def _encoded(text: str) -> bytes:
 
 
 def _as_parquet(rows: list[dict]) -> bytes:
-  """Rows as Parquet; a column of mixed types becomes text."""
+  """Rows as Parquet; a column that it cannot hold becomes text."""
   columns = {}
   for name in dict.fromkeys(name for row in rows for name in row):
     values = [row.get(name) for row in rows]
     try:
       columns[name] = pyarrow.array(values)
+      _parquet_bytes({name: columns[name]})
     except (pyarrow.ArrowException, OverflowError, ValueError, TypeError):
       texts = [None if x is None else ascii(x) for x in values]
       columns[name] = pyarrow.array(texts)
+  return _parquet_bytes(columns)
+
+
+def _parquet_bytes(columns: dict[str, pyarrow.Array]) -> bytes:
   file = io.BytesIO()
   parquet.write_table(pyarrow.table(columns), file)
   return file.getvalue()
@@ -213,6 +218,8 @@ def _columns(columns: dict, rng: random.Random) -> dict:
   columns = dict(columns)
   name, act = rng.choice(list(columns)), rng.random()
   column = np.array(columns[name])
+  if column.dtype.kind == "c":
+    column = column.real
   if act < 0.2 and len(columns) > 1:
     del columns[name]
   elif act < 0.4:

@@ -20,8 +20,8 @@ REAL_DATA = $(or $(CRBC_REAL_DATA),$(abspath ../shared/data))
 fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv train sweep compare credit-accuracy game24 bench bench-credit \
-  bench-webshop test test-slow lint format wheel-test clean
+.PHONY: help venv train sweep compare credit-accuracy game24 fuzz-logs bench \
+  bench-credit bench-webshop test test-slow lint format wheel-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' \
@@ -46,6 +46,9 @@ credit-accuracy: $(INSTALLED)  ## compare credit with exact values
 
 game24: $(INSTALLED)  ## compare credit with truth on GPT-4 rollouts
 	$(PY) -m experiments.game24_credit $(ARGS)
+
+fuzz-logs: $(INSTALLED)  ## damage 100,000 logs and read them (10 min)
+	$(PY) -m experiments.fuzz_logs $(ARGS)
 
 bench: $(INSTALLED)  ## time the Sokoban environment
 	$(PY) -m experiments.bench_sokoban $(ARGS)

@@ -112,8 +112,8 @@ def run(args: argparse.Namespace) -> int:
         ):
           bar.update(bar.task_ids[0], completed=done)
       found = _summary(store, args, named, estimators)
-      if not found["credited"]:
-        raise RolloutError("no row is left to credit")
+      if not found["groups"]:
+        raise RolloutError(_why_nothing(store, args))
       found["out"] = credit_files.write_credit(store, args.out, estimators)
       found["rejected_rows"] = logs.tell_rejected(store, args, console)
       found["seconds"] = round(time.perf_counter() - began, 2)
@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
     target.print_json(json.dumps(found))
   else:
     target.print(summary_table(found))
-  return SKIPPED if found["rejected"] else 0
+  return SKIPPED if found["rejected_rows"] else 0
 
 
 def summary_table(found: dict[str, Any]) -> rich_table.Table:
@@ -177,6 +177,15 @@ def _summary(
   }
 
 
+def _why_nothing(store: RowStore, args: argparse.Namespace) -> str:
+  for first in store.rejected():
+    return (
+      f"no row is left to credit, and nothing is written; the first that was"
+      f" skipped: {first.place}: {first.reason}"
+    )
+  return f"{', '.join(args.logs)}: no step with weight 1, nothing to credit"
+
+
 def _report_keys(
   args: argparse.Namespace, console: rich.console.Console
 ) -> int:
@@ -189,8 +198,7 @@ def _report_keys(
       logs.read_into(store, args, console)
       groups = (_rollouts(group) for group in store.groups())
       reports = compare_keys(groups, list(candidates))
-      logs.tell_rejected(store, args, console)
-      rejected = store.counts().rejected
+      rejected = logs.tell_rejected(store, args, console)
   if args.json:
     print(json.dumps([vars(report) for report in reports]))
   else:

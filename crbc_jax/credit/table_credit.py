@@ -74,7 +74,7 @@ def credit_table(
     RolloutError: the table cannot be credited; says which row and why. Also
       when truncated rollouts are to be bootstrapped and no state after the
       last step was recorded, or when the estimator needs a critic and the
-      table has no column `value`.
+      table has no column `value`, or when credit overflows.
     ValueError: unknown estimator or option.
     ClosureError: the values of a group do not solve their equation.
   """
@@ -109,6 +109,7 @@ def make_table_credit_fn(
     for rows, batch in batches(table):
       found = jax.device_get(credit_fn(batch.arrays))
       _check_residual(found, batch)
+      _check_finite(found, batch)
       for n, column in columns.items():
         column[rows] = batch.to_rows(getattr(found, n), len(rows))
     return TableCredit(**columns)
@@ -185,6 +186,17 @@ def _check_residual(credit: StepCredit, batch: GroupBatch) -> None:
       f"{residual[worst]:.1e} of the rewards (at most {RESIDUAL_LIMIT:g} is "
       "rounding); a smaller beta solves better, and please report the group"
     )
+
+
+def _check_finite(credit: StepCredit, batch: GroupBatch) -> None:
+  for name in _FIELDS:
+    bad = ~np.isfinite(getattr(credit, name)[: len(batch.group_ids)])
+    if bad.any():
+      group = batch.group_ids[int(np.argmax(bad.any(axis=1)))]
+      raise RolloutError(
+        f"group {group!r}: {name} is not finite: its rewards or values overflow"
+        " float32, scale them down"
+      )
 
 
 def _check_values(name: str, table: StepTable) -> None:

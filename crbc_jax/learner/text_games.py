@@ -5,6 +5,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import ml_collections
 import numpy as np
@@ -49,7 +50,7 @@ class GameSource:
 
   train: TextGames
   panel: TextGames
-  expert: Callable[[TextEnv], str]
+  expert: Callable[[Any], str]
   note: str  # one line about where the games come from
 
 
@@ -102,7 +103,7 @@ def _webshop(data: str, generated: int) -> GameSource:
   shop = (
     webshop.load_shop(data)
     if data
-    else webshop.generate_shop(products=generated, seed=0)
+    else webshop.generate_shop(0, num_products=generated)
   )
 
   def listed(split):

@@ -97,7 +97,7 @@ def _steps(store: RowStore, estimators: Sequence[str]) -> Iterator[Columns]:
     f"SELECT {', '.join(ids)}, {numbers} FROM rows LEFT JOIN credit USING (n)"
     " ORDER BY n"
   )
-  texts = {n for n in ids if _any(store, f"typeof({n}) = 'text'")}
+  mixed = {n for n in ids if _any(store, f"typeof({n}) != 'integer'")}
   prefixes = [f"{x}." if len(estimators) > 1 else "" for x in estimators]
   shown = [
     f"{prefix}{_SHOWN.get(name, name)}"
@@ -109,7 +109,7 @@ def _steps(store: RowStore, estimators: Sequence[str]) -> Iterator[Columns]:
     found: Columns = {}
     for name, column in zip(ids, columns, strict=False):
       found[name] = (
-        list(column) if name in texts else np.array(column, np.int64)
+        list(column) if name in mixed else np.array(column, np.int64)
       )
     for name, column in zip(shown, columns[len(ids) :], strict=True):
       kind = bool if name.endswith("live") else np.float32
@@ -194,12 +194,7 @@ def _write_parquet(path: pathlib.Path, batches: Iterator[Columns]) -> None:
   try:
     for columns in batches:
       table = pyarrow.table(
-        {
-          name: [None if x is None else str(x) for x in column]
-          if isinstance(column, list) and not isinstance(column[0], np.ndarray)
-          else column
-          for name, column in columns.items()
-        }
+        {name: _as_arrow(column) for name, column in columns.items()}
       )
       if writer is None:
         writer = parquet.ParquetWriter(path, table.schema)
@@ -207,6 +202,16 @@ def _write_parquet(path: pathlib.Path, batches: Iterator[Columns]) -> None:
   finally:
     if writer is not None:
       writer.close()
+
+
+def _as_arrow(column: np.ndarray | list) -> Any:
+  import pyarrow
+
+  if isinstance(column, np.ndarray) or isinstance(column[0], np.ndarray):
+    return pyarrow.array(column)
+  # Named, since a batch may hold no id that is known.
+  texts = [None if x is None else str(x) for x in column]
+  return pyarrow.array(texts, pyarrow.string())
 
 
 def _write_npz(

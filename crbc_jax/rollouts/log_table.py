@@ -8,7 +8,7 @@ import numpy as np
 
 from crbc_jax.rollouts.keys import ActionKey, Key, StateKey
 from crbc_jax.rollouts.log import Row
-from crbc_jax.rollouts.store import Numbered, RowStore
+from crbc_jax.rollouts.store import Numbered, RowStore, text_size
 from crbc_jax.rollouts.table import (
   INVALID_ACTION,
   RolloutError,
@@ -18,7 +18,10 @@ from crbc_jax.rollouts.table import (
 from crbc_jax.rollouts.validation import validate
 
 CHUNK_ROWS = 32_768
-"""Rows that are credited together, if no group has more."""
+"""Rows that are credited together, if no group has more; a row with long texts
+counts as several."""
+
+_ROW_TEXT = 4_096  # characters that count as a row
 
 
 class LogTable(NamedTuple):
@@ -107,7 +110,7 @@ def make_table(
     reward=np.array([x or 0.0 for x in column["reward"]]),
     valid=np.array(
       [
-        row.valid and key is not None
+        row.valid and key not in (None, INVALID_ACTION)
         for (_, row), key in zip(rows, actions, strict=True)
       ]
     ),
@@ -213,10 +216,14 @@ def _chunks(
   groups: Iterable[list[Numbered]], size: float
 ) -> Iterator[list[Numbered]]:
   chunk: list[Numbered] = []
+  filled = 0
   for group in groups:
-    if chunk and len(chunk) + len(group) > size:
+    text = sum(text_size(row) for _, row in group)
+    more = len(group) + text // _ROW_TEXT
+    if chunk and filled + more > size:
       yield chunk
-      chunk = []
+      chunk, filled = [], 0
     chunk += group
+    filled += more
   if chunk:
     yield chunk

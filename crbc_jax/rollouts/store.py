@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from crbc_jax.rollouts.log import Item, LogError, Place, Rejected, Row
 from crbc_jax.types import Boundary
 
-_BATCH = 4_096  # rows that are written at once
+_BATCH = 4_096  # rows that are written at once, if their texts are short
+_BATCH_TEXT = 1 << 25  # characters of them
 _CACHE = 32 << 20  # bytes of the database kept in memory
 
 _ALL_OR_NONE = {
@@ -298,12 +299,20 @@ def _row(names: dict[int, str], values: Sequence[Any]) -> Row:
   )
 
 
+def text_size(item: Item) -> int:
+  """Characters of the texts that may be long."""
+  long = (item.state, item.action) if isinstance(item, Row) else (item.raw,)
+  return sum(len(x) for x in long if isinstance(x, str))
+
+
 def _batched(items: Iterable[Item]) -> Iterator[list[Item]]:
   batch: list[Item] = []
+  text = 0
   for item in items:
     batch.append(item)
-    if len(batch) == _BATCH:
+    text += text_size(item)
+    if len(batch) == _BATCH or text > _BATCH_TEXT:
       yield batch
-      batch = []
+      batch, text = [], 0
   if batch:
     yield batch

@@ -157,11 +157,15 @@ class StepTable:
     """Rows of positive weight by (group, trajectory, step)."""
     return canonical_order(self)
 
-  @functools.cached_property
+  @property
   def in_order(self) -> "StepTable":
     """The rows of positive weight, by (group, trajectory, step)."""
-    if np.array_equal(self.order, np.arange(len(self))):
-      return self
+    # Not kept in the table itself: a cycle would outlive its last user.
+    is_sorted = np.array_equal(self.order, np.arange(len(self)))
+    return self if is_sorted else self._in_order
+
+  @functools.cached_property
+  def _in_order(self) -> "StepTable":
     table = self.take(self.order)
     table.__dict__["order"] = np.arange(len(table))
     for name in ("group_codes", "traj_codes"):  # known, up to gaps

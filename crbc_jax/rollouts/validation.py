@@ -15,7 +15,8 @@ def validate(table: StepTable) -> None:
   Checked on rows of positive weight: unique row ids; every trajectory in one
   group, with consecutive steps, exactly one boundary, on its last step; an
   outcome that agrees with the boundary; successors that agree with the next
-  row; finite rewards and values; weights 0 or 1; token spans not empty.
+  row; finite rewards and values; weights 0 or 1; token spans not empty and one
+  after the other.
 
   Raises:
     RolloutError: names the group, trajectory and step of the first offence of
@@ -66,7 +67,7 @@ def validate(table: StepTable) -> None:
   )
   refuse_rows(
     t,
-    same & (gap > 1),
+    same & (gap != 1),  # also where the difference overflows
     "follows a missing step",
     "log every step of the trajectory, or drop the whole trajectory",
   )
@@ -108,6 +109,14 @@ def validate(table: StepTable) -> None:
       t.token_end <= t.token_start,
       "has an empty token span",
       "token_end is one past the last token of the step",
+    )
+    overlaps = same.copy()
+    overlaps[1:] &= t.token_start[1:] < t.token_end[:-1]
+    refuse_rows(
+      t,
+      overlaps,
+      "has a token span that begins before that of the step before ends",
+      "count tokens from the start of the trajectory, each in one step",
     )
 
 

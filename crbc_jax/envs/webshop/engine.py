@@ -112,6 +112,20 @@ class WebshopEnv:
       self._click(target)
     return self._observe(reward)
 
+  def describe(self, command: str) -> str:
+    """A product by its title and price, an option by its name, too."""
+    match = _COMMAND.match(command)
+    if match is None or match[1] == "search":
+      return command
+    target = match[2].lower()
+    if self._page.kind == "results":
+      for item in self.results():
+        if item.asin.lower() == target:
+          return f"click {item.title} {item.price_tag}"
+    elif self._page.kind == "item" and target in self._option_names():
+      return f"click {self._option_names()[target]} {target}"
+    return command
+
   def copy(self) -> "WebshopEnv":
     """A second episode on the same page; the shop stays shared."""
     twin = object.__new__(WebshopEnv)

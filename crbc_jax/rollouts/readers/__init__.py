@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
 from crbc_jax.checks import suggestion
@@ -19,7 +20,7 @@ from crbc_jax.rollouts.readers import (
   verifiers,
   verl_agent,
 )
-from crbc_jax.rollouts.readers.source import STDIN, Source
+from crbc_jax.rollouts.readers.source import Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,13 +110,15 @@ def find_format(path: str, name: str = "auto") -> str:
         f" {', '.join(FORMATS)}"
       )
     return name
-  if path == STDIN:
-    return "jsonl"
   source = Source(path)
+  if source.is_stream:
+    return "jsonl"
   head = source.head()
   for known, form in FORMATS.items():
     if form.recognises(head):
       return known
+  if ".jsonl" in pathlib.PurePath(path).suffixes:
+    return "jsonl"  # its errors say more than that nothing is recognised
   raise source.fail(
     f"is in no format that is recognised; name one with --format:"
     f" {', '.join(FORMATS)}"

@@ -60,6 +60,9 @@ REQUIRED = FIELDS[:6]
 _BOUNDARIES = {kind.name.lower(): kind for kind in Boundary}
 _INT64 = 1 << 63
 
+MAX_TOKENS = 1 << 24
+"""Tokens of the longest rollout: each gets a number of its own."""
+
 
 def read(source: Source) -> Iterator[Item]:
   """Rows of a JSON-lines file; see the module for its fields."""
@@ -77,12 +80,8 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def recognises(head: str) -> bool:
-  """Whether the first line is a JSON object with an id and a step."""
-  try:
-    first = parse_json(head.lstrip().split("\n", 1)[0])
-  except ValueError:
-    return False
-  return isinstance(first, dict) and {"traj_id", "step_idx"} <= set(first)
+  """Whether most of the fields of a step are named: one may be missing."""
+  return sum(f'"{name}"' in head for name in REQUIRED) >= 4
 
 
 def row_of(fields: Any, place: Place) -> Item:
@@ -90,7 +89,8 @@ def row_of(fields: Any, place: Place) -> Item:
   if not isinstance(fields, Mapping):
     return Rejected(
       place,
-      f"holds {_kind(fields)}, not an object with the fields of a step",
+      f"holds {_kind(fields)}, not an object with the fields of a step: write"
+      " one JSON object a line",
       fields,
     )
   try:
@@ -141,7 +141,22 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
   for name in ("token_start", "token_end"):
     if fields.get(name) is not None:
       found[name] = typed(fields[name], int, name)
+  _check_span(found.get("token_start"), found.get("token_end"))
   return found
+
+
+def _check_span(start: int | None, end: int | None) -> None:
+  if start is None and end is None:
+    return
+  if start is None or end is None:
+    raise ValueError(
+      "has one of token_start and token_end: log both, or neither"
+    )
+  if not 0 <= start < end <= MAX_TOKENS:
+    raise ValueError(
+      f"has tokens {start} to {end}: they must begin at 0 or later, hold at"
+      f" least one token and end by {MAX_TOKENS}"
+    )
 
 
 def _flag(fields: Mapping[str, Any], name: str, default: Any) -> Any:

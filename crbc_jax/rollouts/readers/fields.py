@@ -11,6 +11,7 @@ from crbc_jax.rollouts.readers.source import Source, parse_json
 _NAMES = {dict: "an object", list: "a list", str: "text", int: "an integer"}
 
 _INT64 = range(-(1 << 63), 1 << 63)
+_FLOAT32_MAX = 3.4028235e38  # credit is computed in it
 
 LABELS = ("success", "solved", "correct", "resolved", "won")
 """Fields that say whether a rollout succeeded, in logs that have one."""
@@ -70,8 +71,11 @@ def number(value: Any, what: str) -> float:
     value = float(value)
   except OverflowError:
     value = math.inf
-  if not math.isfinite(value):
-    raise Malformed(f"{what!r} must be finite, got {value}")
+  if not abs(value) <= _FLOAT32_MAX:
+    raise Malformed(
+      f"{what!r} must be a finite number of 32 bits, got {value}; leave out a"
+      " rollout that could not be scored"
+    )
   return value
 
 

@@ -49,7 +49,9 @@ class Source:
 
   def __init__(self, path: str):
     self.path = path
-    self.name = "standard input" if path == STDIN else path
+    # A name of bytes that are no UTF-8 can't be written anywhere as it is.
+    shown = path.encode("utf-8", "backslashreplace").decode()
+    self.name = "standard input" if path == STDIN else shown
     self._raw: IO[bytes] | None = None
     self._read = 0
 
@@ -163,34 +165,39 @@ class Source:
           for row in batch.to_pylist():
             number += 1
             yield self.place(number, "row"), row
-      except (pyarrow.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
+      except Exception as error:  # a hostile file raises whatever it likes
+        reason = (str(error) or repr(error)).splitlines()[0]
         raise self.fail(f"is no readable Parquet file ({reason})") from None
+
+  @property
+  def is_stream(self) -> bool:
+    """Whether it can be read only once: standard input, a pipe."""
+    return self.path == STDIN or not os.path.isfile(self.path)
 
   def head(self, size: int = 1 << 16) -> str:
     """What a format is recognised by: the first characters.
 
-    Of standard input ""; of a Parquet file PAR1 and its column names in quotes.
+    Of a stream ""; of a Parquet file PAR1 and its column names in quotes.
     """
-    if self.path == STDIN:
+    if self.is_stream:
       return ""
-    with self.open(watch=False) as file:
-      try:
-        head = file.read(size).decode("utf-8", "replace")
-      except _BROKEN:
-        return ""
-    if head.startswith("PAR1"):
+    data = b""
+    # What comes before a cut will do.
+    with self.open(watch=False) as file, contextlib.suppress(*_BROKEN):
+      while len(data) < size and (more := file.read1(size)):
+        data += more
+    if data.startswith(b"PAR1"):
       try:
         from pyarrow import parquet
 
         names = parquet.read_schema(self.path).names
-      except (ImportError, OSError, ValueError):  # reading it will say which
+      except Exception:  # whatever it is: reading the file will say so
         names = []
       return f"PAR1 {json.dumps(names)}"
-    return head
+    return data.decode("utf-8-sig", "replace")
 
   @contextlib.contextmanager
-  def open(self, *, watch: bool = True) -> Iterator[IO[bytes]]:
+  def open(self, *, watch: bool = True) -> Iterator[Any]:
     """The decompressed bytes.
 
     Raises:
@@ -210,7 +217,7 @@ class Source:
     with contextlib.ExitStack() as stack:
       if file is not sys.stdin.buffer:
         stack.enter_context(file)
-      before = os.fstat(file.fileno()) if self.path != STDIN else None
+      before = None if self.is_stream else os.fstat(file.fileno())
       magic = file.peek(4)[:4]
       if not magic:
         raise self.fail("is empty")
@@ -218,8 +225,11 @@ class Source:
       yield stack.enter_context(self._decompressed(file, magic))
       if watch and before is not None:
         self._read = before.st_size
-        after = os.stat(self.path)
-        if _identity(before) != _identity(after):
+        try:
+          after = _identity(os.stat(self.path))
+        except OSError:  # it is gone
+          after = None
+        if _identity(before) != after:
           raise self.fail(
             "changed while it was read: wait until it is complete, or copy it"
           )

@@ -188,7 +188,7 @@ def begin(make: Callable[[], TextEnv], vocabulary: int) -> Episode:
 
 def width_of(rows: Sequence[tuple]) -> int:
   """K: a power of two, so that few programs are compiled."""
-  return next_rung(max(len(row[3]) for row in rows), smallest=16)
+  return next_rung(max(len(row[3]) for row in rows), smallest=64)
 
 
 def _padded(goals: np.ndarray, states: TextState, size: int):

@@ -174,15 +174,22 @@ class TextNetwork(nnx.Module):
       )
     )
     words = self._pooled(state.commands)
+    size = self.embed.num_embeddings
+    of_goal = _held(state.commands, goal, size)
+    of_seen = _held(state.commands, state.observation, size)
+    length = jnp.maximum(jnp.sum(state.commands > 0, axis=-1), 1)
+    shares = (
+      of_goal / length,
+      of_seen / length,
+      of_goal / jnp.maximum(jnp.sum(goal > 0), 1),
+    )
     command = self.command(
       jnp.concatenate(
         [
           words,
           words * goal_vector[None],
           words * seen[None],
-          _shared(state.commands, goal)[:, None],
-          _shared(state.commands, state.observation)[:, None],
-          _covered(state.commands, goal)[:, None],
+          *(share[:, None] for share in shares),
           state.stats,
         ],
         axis=-1,
@@ -198,18 +205,10 @@ class TextNetwork(nnx.Module):
     return total / jnp.sqrt(jnp.maximum(jnp.sum(real, axis=-2), 1.0))
 
 
-def _shared(commands: chex.Array, text: chex.Array) -> chex.Array:
-  """Share of each command's tokens [K, L] that a text holds."""
-  real = commands > 0
-  found = (commands[:, :, None] == text[None, None, :]).any(-1) & real
-  return found.sum(-1) / jnp.maximum(real.sum(-1), 1)
-
-
-def _covered(commands: chex.Array, goal: chex.Array) -> chex.Array:
-  """Share of the goal's tokens that each command holds."""
-  real = goal > 0
-  found = (commands[:, :, None] == goal[None, None, :]).any(1) & real[None]
-  return found.sum(-1) / jnp.maximum(real.sum(), 1)
+def _held(commands: chex.Array, text: chex.Array, size: int) -> chex.Array:
+  """How many of each command's tokens [K, L] a text holds."""
+  holds = jnp.zeros(size, bool).at[text].set(True).at[0].set(False)
+  return jnp.sum(holds[commands], axis=-1)
 
 
 def make_text_policy(

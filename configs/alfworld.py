@@ -15,6 +15,7 @@ def get_config():
   config.task = "alfworld"
   config.estimator = "crbc(w_step=1.0)"
   config.env_steps = 300_000
+  config.text.clone_epochs = 16
   config.rollout.levels = 16
   config.learner.minibatch = 512
   config.eval.every = config.checkpoint.every = 30_000

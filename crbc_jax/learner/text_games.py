@@ -68,7 +68,7 @@ def _alfworld(data: str, generated: int) -> GameSource:
 
   def listed(games, split):
     return TextGames(
-      ids=tuple(game.game_id for game in games),
+      ids=tuple(game.id for game in games),
       make=tuple(functools.partial(alfworld.AlfworldEnv, g) for g in games),
       tags=tuple((split, game.task_type) for game in games),
     )

@@ -99,6 +99,10 @@ class AlfworldEnv:
       f" {self.game.goal}."
     )
 
+  def describe(self, command: str) -> str:
+    """The command itself: it is in words."""
+    return command
+
   def copy(self) -> "AlfworldEnv":
     """An independent episode in the same state."""
     other = object.__new__(AlfworldEnv)

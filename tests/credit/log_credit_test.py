@@ -128,14 +128,15 @@ def test_a_term_over_the_batch_sees_the_whole_log(open_store, monkeypatch):
 
 
 def test_a_summary_counts_what_was_credited(open_store):
-  rows = [*house(), step("g2", "x", 0, None, "north", "failure")]
+  missing = [step("g2", x, 0, None, "north", "failure") for x in ("x", "y")]
+  rows = [*house(), *missing]
   copy = rows[0] | {"weight": 0}
   store = open_store([*rows, copy])
   list(credit(store, ["grpo"]))
   found_summary = log_credit.summary(store, ["grpo"])
   assert found_summary._replace(live_share=None) == (
-    *(2, 5, 7),
-    *(1.0, 3 / 7, None),  # alone: library, pit, and the missing state
+    *(2, 6, 8),
+    *(1.0, 4 / 8, None),  # alone: library, pit, both missing states
   )
   assert set(found_summary.live_share) == {"grpo"}
 

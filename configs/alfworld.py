@@ -15,8 +15,13 @@ def get_config():
   config.task = "alfworld"
   config.estimator = "crbc(w_step=1.0)"
   config.env_steps = 300_000
-  config.text.clone_epochs = 16
+  # Small on purpose: an update is most of the time on a CPU.
+  config.text.width = 32
+  config.text.hidden = 64
+  config.text.observation = 64
+  config.text.command = 6  # "clean mug 1 with sinkbasin 1"
+  config.text.clone_epochs = 24
   config.rollout.levels = 16
-  config.learner.minibatch = 512
+  config.learner.minibatch = 256
   config.eval.every = config.checkpoint.every = 30_000
   return config

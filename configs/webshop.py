@@ -14,13 +14,15 @@ def get_config():
   config.task = "webshop"
   config.estimator = "crbc(w_step=1.0)"
   config.env_steps = 200_000
-  config.panel = 500
+  config.panel = 300
   config.text.step_limit = 15
+  config.text.width = 32
+  config.text.hidden = 64
   config.text.observation = 192
   config.text.goal = 48
   config.text.command = 24
   config.text.clone_epochs = 36
   config.rollout.levels = 16
-  config.learner.minibatch = 512
+  config.learner.minibatch = 256
   config.eval.every = config.checkpoint.every = 20_000
   return config

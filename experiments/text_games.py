@@ -1,0 +1,269 @@
+"""Estimators on ALFWorld and WebShop: same clone, same games, same env steps.
+
+  python -m experiments.text_games --task alfworld --data FILE
+  python -m experiments.text_games --task webshop --data FILE
+  python -m experiments.text_games --task alfworld --data FILE --report
+
+All runs begin from the same cloned policy (config file of the task). Options
+of the estimators are those that were best on Sokoban (results/sweep.json);
+the learning rate is tuned here, for each estimator alike: three rates, a third
+of the budget, a seed that the comparison does not use. Seeds are paired.
+
+Without --data it runs on generated games, which says nothing about the
+benchmarks. Writes results/TASK.{json,md,png,svg}.
+"""
+
+import argparse
+import importlib
+import json
+import pathlib
+import shlex
+import sys
+
+import numpy as np
+import rich
+from rich.table import Table
+
+import crbc_jax
+from crbc_jax.files import write_text
+from crbc_jax.learner import config as config_lib
+from crbc_jax.learner import records
+from crbc_jax.report import plots
+from experiments import pool, statistics
+from experiments.bench_credit import markdown_table
+
+LABELS = (
+  "CRBC exact",
+  "CRBC depth 0",
+  "GraphGPO",
+  "GiGPO",
+  "RTMC",
+  "GRPO",
+)
+OURS = "CRBC exact"
+RATES = (1e-3, 2e-3, 4e-3)
+SEEDS = (0, 1, 2)
+TUNING_SEED = 100
+METRIC = "success_sampled"
+BUDGET = {"alfworld": 150_000, "webshop": 90_000}
+
+
+def main(argv: list[str] | None = None) -> None:
+  """Tunes, trains what is missing, then writes and prints the tables."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument("--task", choices=tuple(BUDGET), required=True)
+  parser.add_argument("--data", default="", help="as --config.text.data")
+  parser.add_argument("--env_steps", type=int, help="of a run")
+  parser.add_argument(
+    "--only", nargs="+", choices=LABELS, default=list(LABELS), metavar="LABEL"
+  )
+  parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+  parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
+  parser.add_argument("--out", default="runs/text", type=pathlib.Path)
+  parser.add_argument("--report", action="store_true", help="do not train")
+  parser.add_argument("--results", default="results", type=pathlib.Path)
+  args = parser.parse_args(argv)
+  budget = args.env_steps or BUDGET[args.task]
+  best = json.loads(pathlib.Path("results/sweep.json").read_text())["best"]
+  estimators = {label: best[label]["estimator"] for label in args.only}
+
+  def job(stage, label, rate, seed, steps):
+    slug = f"{args.task}-{stage}-{label}-{rate:g}-s{seed}".replace(" ", "_")
+    config = importlib.import_module(f"configs.{args.task}").get_config()
+    return pool.Job(
+      args.out / slug,
+      config_lib.changes(config)
+      | {
+        "estimator": estimators[label],
+        "learner.learning_rate": rate,
+        "seed": seed,
+        "env_steps": steps,
+        "eval.every": max(budget // 6, 1),
+        "checkpoint.every": steps,
+        "text.data": args.data,
+        "tensorboard": False,
+      },
+    )
+
+  tuning = {
+    (label, rate): job("tune", label, rate, TUNING_SEED, budget // 3)
+    for label in args.only
+    for rate in args.rates
+  }
+  if not args.report:
+    pool.run_all(list(tuning.values()))
+  tuned = {}
+  for label in args.only:
+    areas = {
+      rate: statistics.Curve.read(tuning[label, rate].run_dir, METRIC).area(
+        budget // 3
+      )
+      for rate in args.rates
+    }
+    tuned[label] = {
+      "estimator": estimators[label],
+      "learning_rate": max(areas, key=lambda rate: areas[rate]),
+      "areas": {f"{rate:g}": round(area, 4) for rate, area in areas.items()},
+    }
+  runs = {
+    label: [
+      job("run", label, tuned[label]["learning_rate"], seed, budget)
+      for seed in args.seeds
+    ]
+    for label in args.only
+  }
+  if not args.report:
+    pool.run_all([job for jobs in zip(*runs.values()) for job in jobs])  # noqa: B905
+  folders = {label: [j.run_dir for j in jobs] for label, jobs in runs.items()}
+  found = summary(folders, budget)
+  rich.print(_terminal(args.task, found["rows"]))
+  given = sys.argv[1:] if argv is None else argv
+  command = shlex.join(["python", "-m", "experiments.text_games", *given])
+  result = {
+    "command": command,
+    "version": crbc_jax.__version__,
+    "seeds": args.seeds,
+    "budget": budget,
+    "tuned": tuned,
+    **found,
+  }
+  records.write_json(args.results / f"{args.task}.json", result)
+  write_text(args.results / f"{args.task}.md", _markdown(args.task, result))
+  plots.learning_curves({args.task: found["curves"]}, args.results / args.task)
+  rich.print(f"wrote {args.results}/{args.task}.json, .md, .png and .svg")
+
+
+def summary(folders, budget: int) -> dict:
+  """Tables of finished runs: success, by tag, live share, time."""
+  curves = {
+    label: [statistics.Curve.read(folder, METRIC) for folder in some]
+    for label, some in folders.items()
+  }
+  areas = {
+    label: [c.area(budget) for c in some] for label, some in curves.items()
+  }
+  rows, tags, shares = [], {}, {}
+  for label, some in folders.items():
+    last = [records.read_metrics(folder, "eval")[-1] for folder in some]
+    train = [records.read_metrics(folder, "train") for folder in some]
+    row = {
+      "label": label,
+      "start": float(np.mean([c.success[0] for c in curves[label]])),
+      "area": statistics.interval(areas[label]),
+      "end": statistics.interval([r[METRIC] for r in last]),
+      "greedy": statistics.interval([r["success_greedy"] for r in last]),
+      "score": statistics.interval([r["score_sampled"] for r in last]),
+      "live": float(np.mean([x["live_share"] for t in train for x in t])),
+      "credit_share": float(
+        np.mean([statistics.credit_share(folder)[0] for folder in some])
+      ),
+    }
+    if OURS in areas:
+      lead = np.subtract(areas[OURS], areas[label])
+      row["lead"] = statistics.interval(lead)
+      row["seeds_ahead"] = int((lead > 0).sum())
+    rows.append(row)
+    tags[label] = {
+      name.partition("/")[2]: statistics.interval([r[name] for r in last])
+      for name in last[0]
+      if name.startswith(f"{METRIC}/")
+    }
+    shares[label] = _time_shares(train)
+  rows.sort(key=lambda row: -row["area"].mean)
+  return {
+    "rows": rows,
+    "tags": tags,
+    "time": shares,
+    "curves": {
+      label: [
+        {"env_steps": c.env_steps.tolist(), "success": c.success.tolist()}
+        for c in some
+      ]
+      for label, some in curves.items()
+    },
+  }
+
+
+def _time_shares(train) -> dict[str, float]:
+  """Shares of rollout, credit and update over updates, compilation aside."""
+  parts = ("rollout", "credit", "update")
+  seconds = np.array(
+    [[x[f"seconds_{part}"] for part in parts] for t in train for x in t[3:]]
+  )
+  if not len(seconds):
+    return {}
+  total = np.median(seconds, axis=0)
+  return dict(zip(parts, (total / total.sum()).round(4).tolist(), strict=True))
+
+
+_HEADINGS = (
+  "estimator",
+  "clone",
+  "area under the curve",
+  "success at the end",
+  "greedy",
+  "score",
+  f"area of {OURS} minus this (seeds ahead)",
+  "live share",
+)
+
+
+def _cells(row: dict, seeds: int) -> list[str]:
+  lead = "–"
+  if row["label"] != OURS and "lead" in row:
+    lead = f"{row['lead']} ({row['seeds_ahead']}/{seeds})"
+  return [
+    row["label"],
+    f"{row['start']:.3f}",
+    *(str(row[name]) for name in ("area", "end", "greedy", "score")),
+    lead,
+    f"{row['live']:.0%}",
+  ]
+
+
+def _terminal(task: str, rows) -> Table:
+  table = Table(*_HEADINGS, title=f"{task}: held-out success")
+  for row in rows:
+    table.add_row(*_cells(row, 0))
+  return table
+
+
+def _markdown(task: str, result: dict) -> str:
+  seeds = len(result["seeds"])
+  labels = [row["label"] for row in result["rows"]]
+  tags = list(result["tags"][labels[0]])
+  parts = [
+    "<!-- written by experiments/text_games.py; do not edit -->",
+    f"{task}, {result['budget']:,} env steps, {seeds} paired seeds; brackets:"
+    " 95 % bootstrap interval over seeds; actions sampled unless it says"
+    f" greedy.\n\n`{result['command']}`",
+    markdown_table(_HEADINGS, [_cells(r, seeds) for r in result["rows"]]),
+    "Success at the end by split and type of task:",
+    markdown_table(
+      ("estimator", *tags),
+      [
+        (label, *(str(result["tags"][label][tag]) for tag in tags))
+        for label in labels
+      ],
+    ),
+    "Share of time (median of the updates, evaluation aside; rollout is"
+    " environment and policy together), and the learning rate chosen:",
+    markdown_table(
+      ("estimator", "rollout", "credit", "update", "learning rate"),
+      [
+        (
+          label,
+          *(f"{x:.1%}" for x in result["time"][label].values()),
+          f"{result['tuned'][label]['learning_rate']:g}",
+        )
+        for label in labels
+      ],
+    ),
+  ]
+  return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+  sys.exit(main())

@@ -1,0 +1,224 @@
+"""Is the light ALFWorld engine the same environment? Ours beside the real one.
+
+  python -m experiments.alfworld_equivalence [--games N] [--output PATH]
+
+Needs the extra [alfworld] and the bundle of real games. Both play the same
+commands; observation, admissible commands (and their order) and win flag must
+agree at every step. Per game: the shipped walkthrough, a noisy expert, a random
+player that prefers rare verbs, and a tour that takes, treats, slices and
+examines things on purpose. A tenth of the random player's commands is illegal.
+In games with a lamp the tour is played once more with lamps that can be taken.
+TextWorld runs with a speed patch, itself compared with unpatched TextWorld
+first.
+"""
+
+import argparse
+import collections
+import json
+import platform
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from crbc_jax import files
+from crbc_jax.envs import alfworld
+from experiments import alfworld_stock, alfworld_tour
+
+OUTPUT = "results/alfworld_equivalence.json"
+RANDOM_STEPS = 25
+
+Player = Callable[[alfworld.AlfworldEnv], Iterator[str]]
+
+
+def walkthrough(env: alfworld.AlfworldEnv) -> Iterator[str]:
+  yield from env.game.walkthrough or ()
+
+
+def noisy_expert(env: alfworld.AlfworldEnv) -> Iterator[str]:
+  policy = alfworld.noisy(0.4, _rng(env))
+  for _ in range(30):
+    yield policy(env)
+
+
+def curious(env: alfworld.AlfworldEnv) -> Iterator[str]:
+  """Random verbs, then a random command of the verb; some illegal ones."""
+  rng = random.Random(env.game_id)
+  heard: list[str] = ["", "dance", "take", "go to the moon 1"]
+  for _ in range(RANDOM_STEPS):
+    by_verb = collections.defaultdict(list)
+    for command in env.last.commands:
+      by_verb[command.split(" ")[0]].append(command)
+    command = rng.choice(by_verb[rng.choice(sorted(by_verb))])
+    heard.append(command)
+    if rng.random() < 0.1:
+      command = rng.choice(heard)  # most likely not admissible any more
+      command = rng.choice([command, command.upper(), f" {command}  "])
+    yield command
+
+
+def _rng(env: alfworld.AlfworldEnv) -> np.random.Generator:
+  return np.random.default_rng(list(env.game_id.encode()))
+
+
+PLAYERS: dict[str, Player] = {
+  "walkthrough": walkthrough,
+  "noisy expert": noisy_expert,
+  "curious": curious,
+  "tour": alfworld_tour.tour,
+}
+
+
+class Comparison:
+  """Counts what was compared and keeps what differed."""
+
+  def __init__(self):
+    self.steps: collections.Counter[str] = collections.Counter()
+    self.verbs: collections.Counter[str] = collections.Counter()
+    self.wins: collections.Counter[str] = collections.Counter()
+    self.mismatches: list[dict] = []
+    self.illegal = 0
+    self.stock_seconds = 0.0
+
+  def play(self, name: str, player: Player, stock, env) -> None:
+    """One episode by both."""
+    step, seen = env.reset(), stock.reset()
+    self._compare(name, env, "(reset)", step, seen)
+    for command in player(env):
+      legal = command.strip() in step.commands
+      step = env.step(command)
+      start = time.perf_counter()
+      seen = stock.step(command)
+      self.stock_seconds += time.perf_counter() - start
+      self.steps[name] += 1
+      self.illegal += not legal
+      if legal:
+        self.verbs[command.split()[0]] += 1
+      if not self._compare(name, env, command, step, seen) or step.boundary:
+        break
+    self.wins[name] += bool(step.boundary)
+
+  def _compare(self, name, env, command, step, seen) -> bool:
+    same = (
+      step.text == seen.text
+      and bool(step.boundary) == seen.won
+      and (bool(step.boundary) or step.commands == seen.commands)
+    )
+    if not same:
+      self.mismatches.append(
+        {
+          "game": env.game_id,
+          "player": name,
+          "command": command,
+          "ours": [step.text, bool(step.boundary), step.commands],
+          "stock": [seen.text, seen.won, seen.commands],
+        }
+      )
+    return same
+
+
+def check_patch(records, games) -> int:
+  """Plays one game of each task type before and after the patch.
+
+  Leaves the patch in place and returns the number of steps compared.
+  """
+  some = list({game.task_type: game for game in games}.values())
+
+  def transcripts():
+    return [
+      [stock.reset(), *map(stock.step, list(alfworld_tour.commands(game))[:15])]
+      for game in some
+      for stock in [alfworld_stock.Stock(records[game.id])]
+    ]
+
+  before = transcripts()
+  alfworld_stock.fast()
+  if transcripts() != before:
+    raise SystemExit("the speed patch changes what TextWorld says")
+  return sum(len(seen) - 1 for seen in before)
+
+
+def with_movable_lamps(problem: str) -> str:
+  """A problem whose lamps can be taken, and put where something else can."""
+  facts = [
+    f"(pickupable {lamp})"
+    for lamp in re.findall(r"\(toggleable (\w+_bar_\w+)\)", problem)
+  ]
+  hosts = sorted(set(re.findall(r"\(canContain (\w+) ", problem)))
+  for lamp in ("DeskLampType", "FloorLampType"):
+    facts += [f"(canContain {host} {lamp})" for host in hosts]
+  return problem.replace("(:init", "(:init\n" + "\n".join(facts), 1)
+
+
+def main():
+  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+  parser.add_argument("--games", type=int, help="only so many, for a look")
+  parser.add_argument("--output", default=OUTPUT)
+  options = parser.parse_args()
+  path = alfworld_stock.bundle_path()
+  games = alfworld.load_games(path)[: options.games]
+  records = alfworld_stock.read_records(path)
+  began = time.perf_counter()
+  patch_steps = check_patch(records, games)
+  print(f"speed patch: {patch_steps} steps equal to unpatched TextWorld")
+
+  result, lamps = Comparison(), Comparison()
+  lamp_games = 0
+  for number, game in enumerate(games, 1):
+    stock = alfworld_stock.Stock(records[game.id])
+    env = alfworld.AlfworldEnv(game)
+    for name, player in PLAYERS.items():
+      if name != "walkthrough" or game.walkthrough:
+        result.play(name, player, stock, env)
+    if game.affordances["toggleable"]:
+      lamp_games += 1
+      problem = with_movable_lamps(records[game.id]["pddl_problem"])
+      altered = alfworld.make_game(
+        problem, game.goal, id=game.id, help=game.help
+      )
+      stock = alfworld_stock.Stock(
+        {**records[game.id], "pddl_problem": problem}
+      )
+      env = alfworld.AlfworldEnv(altered)
+      lamps.play("tour", alfworld_tour.tour, stock, env)
+    if number % 20 == 0 or number == len(games):
+      print(
+        f"{number} games, {result.steps.total():,} steps,"
+        f" {len(result.mismatches) + len(lamps.mismatches)} mismatches",
+        flush=True,
+      )
+  report = {
+    "versions": {
+      **alfworld_stock.versions(),
+      "python": platform.python_version(),
+    },
+    "games": dict(collections.Counter(game.split for game in games)),
+    "steps": result.steps.total(),
+    "steps_by_player": dict(result.steps),
+    "steps_by_verb": dict(sorted(result.verbs.items())),
+    "illegal_commands": result.illegal,
+    "mismatches": len(result.mismatches),
+    "walkthroughs": sum(bool(game.walkthrough) for game in games),
+    "walkthroughs_won": result.wins["walkthrough"],
+    "movable_lamps": {
+      "games": lamp_games,
+      "steps": lamps.steps.total(),
+      "mismatches": len(lamps.mismatches),
+    },
+    "speed_patch_steps_compared": patch_steps,
+    "stock_patched_steps_per_second": round(
+      result.steps.total() / result.stock_seconds
+    ),
+    "seconds": round(time.perf_counter() - began),
+    "first_mismatches": (result.mismatches + lamps.mismatches)[:5],
+  }
+  files.write_text(options.output, json.dumps(report, indent=2) + "\n")
+  print(json.dumps(report, indent=2))
+  if report["first_mismatches"]:
+    raise SystemExit("the engines differ")
+
+
+if __name__ == "__main__":
+  main()

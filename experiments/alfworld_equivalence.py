@@ -7,24 +7,27 @@ commands; observation, admissible commands (and their order) and win flag must
 agree at every step. Per game: the shipped walkthrough, a noisy expert, a random
 player that prefers rare verbs, and a tour that takes, treats, slices and
 examines things on purpose. A tenth of the random player's commands is illegal.
-In games with a lamp the tour is played once more with lamps that can be taken.
+Games with a lamp are played once more with lamps that can be taken, and so are
+some generated games.
 TextWorld runs with a speed patch, itself compared with unpatched TextWorld
 first.
 """
 
 import argparse
 import collections
+import dataclasses
 import json
 import platform
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from crbc_jax import files
 from crbc_jax.envs import alfworld
+from crbc_jax.envs.alfworld import generator
 from experiments import alfworld_stock, alfworld_tour
 
 OUTPUT = "results/alfworld_equivalence.json"
@@ -79,8 +82,34 @@ class Comparison:
     self.verbs: collections.Counter[str] = collections.Counter()
     self.wins: collections.Counter[str] = collections.Counter()
     self.mismatches: list[dict] = []
-    self.illegal = 0
+    self.games = self.illegal = 0
     self.stock_seconds = 0.0
+
+  def __str__(self) -> str:
+    return f"{self.steps.total():,} steps, {len(self.mismatches)} mismatches"
+
+  def summary(self) -> dict:
+    """Counts, for the report."""
+    return {
+      "games": self.games,
+      "steps": self.steps.total(),
+      "mismatches": len(self.mismatches),
+      "steps_by_player": dict(self.steps),
+      "steps_by_verb": dict(sorted(self.verbs.items())),
+      "illegal_commands": self.illegal,
+      "wins": dict(self.wins),
+      "stock_steps_per_second": round(
+        self.steps.total() / self.stock_seconds if self.stock_seconds else 0
+      ),
+    }
+
+  def play_all(self, game: alfworld.Game, record: Mapping[str, str]) -> None:
+    """One episode of every player."""
+    self.games += 1
+    stock, env = alfworld_stock.Stock(record), alfworld.AlfworldEnv(game)
+    for name, player in PLAYERS.items():
+      if name != "walkthrough" or game.walkthrough:
+        self.play(name, player, stock, env)
 
   def play(self, name: str, player: Player, stock, env) -> None:
     """One episode by both."""
@@ -152,9 +181,15 @@ def with_movable_lamps(problem: str) -> str:
   return problem.replace("(:init", "(:init\n" + "\n".join(facts), 1)
 
 
+def _remade(game: alfworld.Game, problem: str) -> alfworld.Game:
+  """The game with another problem; its walkthrough need not win any more."""
+  return alfworld.make_game(problem, game.goal, id=game.id, help=game.help)
+
+
 def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--games", type=int, help="only so many, for a look")
+  parser.add_argument("--generated", type=int, default=60)
   parser.add_argument("--output", default=OUTPUT)
   options = parser.parse_args()
   path = alfworld_stock.bundle_path()
@@ -164,59 +199,42 @@ def main():
   patch_steps = check_patch(records, games)
   print(f"speed patch: {patch_steps} steps equal to unpatched TextWorld")
 
-  result, lamps = Comparison(), Comparison()
-  lamp_games = 0
+  real, made, lamps = Comparison(), Comparison(), Comparison()
   for number, game in enumerate(games, 1):
-    stock = alfworld_stock.Stock(records[game.id])
-    env = alfworld.AlfworldEnv(game)
-    for name, player in PLAYERS.items():
-      if name != "walkthrough" or game.walkthrough:
-        result.play(name, player, stock, env)
+    real.play_all(game, records[game.id])
     if game.affordances["toggleable"]:
-      lamp_games += 1
       problem = with_movable_lamps(records[game.id]["pddl_problem"])
-      altered = alfworld.make_game(
-        problem, game.goal, id=game.id, help=game.help
+      lamps.play_all(
+        _remade(game, problem), {**records[game.id], "pddl_problem": problem}
       )
-      stock = alfworld_stock.Stock(
-        {**records[game.id], "pddl_problem": problem}
-      )
-      env = alfworld.AlfworldEnv(altered)
-      lamps.play("tour", alfworld_tour.tour, stock, env)
     if number % 20 == 0 or number == len(games):
-      print(
-        f"{number} games, {result.steps.total():,} steps,"
-        f" {len(result.mismatches) + len(lamps.mismatches)} mismatches",
-        flush=True,
-      )
+      print(f"{number} real games, {real}; movable lamps, {lamps}", flush=True)
+  logic = alfworld_stock.read_logic(path)
+  for game in alfworld.generate_games(options.generated, seed=0):
+    index = int(game.id.split("/")[-1].split("-")[0])
+    problem, goal = generator.generate_problem(0, index)
+    record = alfworld_stock.record(logic, problem, goal)
+    made.play_all(dataclasses.replace(game, help=games[0].help), record)
+  print(f"{options.generated} generated games, {made}")
+  mismatches = real.mismatches + made.mismatches + lamps.mismatches
   report = {
     "versions": {
       **alfworld_stock.versions(),
       "python": platform.python_version(),
     },
     "games": dict(collections.Counter(game.split for game in games)),
-    "steps": result.steps.total(),
-    "steps_by_player": dict(result.steps),
-    "steps_by_verb": dict(sorted(result.verbs.items())),
-    "illegal_commands": result.illegal,
-    "mismatches": len(result.mismatches),
     "walkthroughs": sum(bool(game.walkthrough) for game in games),
-    "walkthroughs_won": result.wins["walkthrough"],
-    "movable_lamps": {
-      "games": lamp_games,
-      "steps": lamps.steps.total(),
-      "mismatches": len(lamps.mismatches),
-    },
+    "walkthroughs_won": real.wins["walkthrough"],
+    "real_games": real.summary(),
+    "real_games_with_movable_lamps": lamps.summary(),
+    "generated_games": made.summary(),
     "speed_patch_steps_compared": patch_steps,
-    "stock_patched_steps_per_second": round(
-      result.steps.total() / result.stock_seconds
-    ),
     "seconds": round(time.perf_counter() - began),
-    "first_mismatches": (result.mismatches + lamps.mismatches)[:5],
+    "first_mismatches": mismatches[:5],
   }
   files.write_text(options.output, json.dumps(report, indent=2) + "\n")
   print(json.dumps(report, indent=2))
-  if report["first_mismatches"]:
+  if mismatches:
     raise SystemExit("the engines differ")
 
 

@@ -15,7 +15,7 @@ import pathlib
 import sys
 import tempfile
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 BUNDLE = "alfworld_games_474.jsonl.gz"
 
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 class Stock:
   """One episode of the real environment."""
 
-  def __init__(self, record: Mapping[str, Any]):
+  def __init__(self, record: Mapping[str, str]):
     argv = list(sys.argv)
     # alfworld makes a folder in the home directory where this isn't set.
     os.environ.setdefault("ALFWORLD_DATA", tempfile.mkdtemp())
@@ -63,19 +63,30 @@ def bundle_path() -> pathlib.Path:
   return data / "alfworld" / BUNDLE
 
 
-def read_records(path: pathlib.Path) -> dict[str, dict[str, Any]]:
+def read_logic(bundle: pathlib.Path) -> dict[str, str]:
+  """The domain and the text grammar of the release."""
+  with gzip.open(bundle.with_name("alfworld_logic.json.gz"), "rt") as file:
+    return json.load(file)
+
+
+def record(logic: Mapping[str, str], problem: str, goal: str) -> dict[str, str]:
+  """A game as TextWorld loads it."""
+  return {
+    "pddl_domain": logic["pddl_domain"],
+    "grammar": logic["grammar"].replace("UNKNOWN GOAL", goal),
+    "pddl_problem": problem,
+  }
+
+
+def read_records(bundle: pathlib.Path) -> dict[str, dict[str, str]]:
   """Games of a bundle as TextWorld loads them, by the ids of `load_games`."""
-  with gzip.open(path.with_name("alfworld_logic.json.gz"), "rt") as file:
-    logic = json.load(file)
+  logic = read_logic(bundle)
   records = {}
-  with gzip.open(path, "rt") as file:
+  with gzip.open(bundle, "rt") as file:
     for line in file:
       game = json.loads(line)
-      records["/".join(game[k] for k in ("split", "task", "trial"))] = {
-        "pddl_domain": logic["pddl_domain"],
-        "grammar": logic["grammar"].replace("UNKNOWN GOAL", game["goal_text"]),
-        "pddl_problem": game["pddl_problem"],
-      }
+      identity = "/".join(game[k] for k in ("split", "task", "trial"))
+      records[identity] = record(logic, game["pddl_problem"], game["goal_text"])
   return records
 
 

@@ -112,10 +112,14 @@ def test_task_types_come_from_the_goal():
     ("(atLocation agent1 start)", "", "exactly one location"),
     ("(objectType Mug_bar_1 MugType)", "", "mug_bar_1 has no type"),
     ("(receptacleAtLocation Fridge_bar_1 window)", "", "fridge_bar_1 has no"),
-    ("(exists (?r - receptacle)", "(forall (?r - receptacle)", "goal is not"),
+    ("(exists (?r - receptacle)", "(forall (?r - receptacle)", "goal is"),
     ("(inReceptacle ?o ?r)", "(not (inReceptacle ?o ?r))", "goal is not"),
     ("(receptacleType ?r FridgeType)", "", "goal is not"),
-    ("(inReceptacle ?o ?r)", "(inReceptacle ?o ?r) (isSliced ?o)", "goal is"),
+    (
+      "(inReceptacle ?o ?r)",
+      "(inReceptacle ?o ?r) (isSliced ?o)",
+      "goal is not",
+    ),
   ],
 )
 def test_damaged_problems_are_refused(before, after, message):

@@ -107,12 +107,15 @@ def test_task_types_come_from_the_goal():
   [
     ("(openable Fridge", "(opnable Fridge", r"line 24 .*\(opnable"),
     ("(pickupable Knife_bar_1)", "(pickupable Fork_bar_1)", "fork_bar_1"),
+    ("(openable F", "(objectType start MugType)(openable F", "start is no ALF"),
     ("(:init", "(:start", r"no section \(:init"),
     ("(cleanable Apple_bar_1)", "(cleanable Apple_bar_1", "cut off"),
     ("(atLocation agent1 start)", "", "exactly one location"),
     ("(objectType Mug_bar_1 MugType)", "", "mug_bar_1 has no type"),
     ("(receptacleAtLocation Fridge_bar_1 window)", "", "fridge_bar_1 has no"),
     ("(exists (?r - receptacle)", "(forall (?r - receptacle)", "goal is"),
+    ("?o AppleType", "?o PearType", "asks for is not there"),
+    ("?r FridgeType", "?r SofaType", "asks for is not there"),
     ("(inReceptacle ?o ?r)", "(not (inReceptacle ?o ?r))", "goal is not"),
     ("(receptacleType ?r FridgeType)", "", "goal is not"),
     (
@@ -127,6 +130,13 @@ def test_damaged_problems_are_refused(before, after, message):
   assert before in problem
   with pytest.raises(GameError, match=rf"^here: .*{message}"):
     make_game(problem.replace(before, after, 1), "x", id="x", place="here")
+
+
+def test_a_light_goal_with_another_atom_is_refused():
+  for change in ("(holds ?a)", "(holds ?a ?o) (isClean ?o)"):
+    goal = GOALS["light"].replace("(holds ?a ?o)", change)
+    with pytest.raises(GameError, match="goal is not one of ALFWorld's six"):
+      make_game(f"{KITCHEN}{goal})", "x", id="x")
 
 
 def test_bad_files_are_named(tmp_path):

@@ -3,9 +3,10 @@
   python -m experiments.bench_alfworld [--games 60] [--stock-games 3]
 
 On real games where the bundle is there, else on generated ones. Every step
-returns the observation and the admissible commands; actions are random. The
-real environment is timed where the extra [alfworld] is installed, first as it
-is and then with the speed patch of `alfworld_stock`.
+returns the observation and the admissible commands; actions are random, one
+game after the other or (`together`) all games in lockstep. The real environment
+is timed where the extra [alfworld] is installed, first as it is and then with
+the speed patch of `alfworld_stock`.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import numpy as np
 from crbc_jax import files
 from crbc_jax.envs import alfworld
 from crbc_jax.envs.alfworld import generator
+from crbc_jax.envs.text import step_all
 from experiments import alfworld_stock
 
 OUTPUT = "results/bench_alfworld.json"
@@ -40,6 +42,25 @@ def random_walk(env, steps: int, seed: int = 0) -> float:
   return seconds
 
 
+def step_together(envs, steps: int) -> float:
+  """Seconds for that many random steps of every environment, in lockstep."""
+  rng = np.random.default_rng(0)
+  shown = [env.reset() for env in envs]
+  seconds = 0.0
+  for draws in rng.random((steps, len(envs))).tolist():
+    for i, step in enumerate(shown):
+      if step.boundary:
+        shown[i] = envs[i].reset()
+    commands = [
+      step.commands[int(draw * len(step.commands))]
+      for step, draw in zip(shown, draws, strict=True)
+    ]
+    start = time.perf_counter()
+    shown = step_all(envs, commands)
+    seconds += time.perf_counter() - start
+  return seconds
+
+
 def time_ours(games, steps: int) -> dict[str, float]:
   """Microseconds of what an episode is made of."""
   envs = [alfworld.AlfworldEnv(game) for game in games]
@@ -54,6 +75,9 @@ def time_ours(games, steps: int) -> dict[str, float]:
 
   return {
     "steps_per_second": round(steps * len(games) / seconds),
+    "steps_per_second_together": round(
+      steps * len(envs) / step_together(envs, steps)
+    ),
     "copy_us": round(microseconds(lambda env: env.copy()), 1),
     "keys_us": round(microseconds(lambda env: env.keys()), 1),
     "expert_us": round(microseconds(alfworld.expert_command), 1),

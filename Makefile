@@ -8,6 +8,7 @@ MARK ?= not slow
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+INSTALLED_ALFWORLD := $(VENV)/.installed-alfworld
 PACKAGING := setup.cfg pyproject.toml constraints.txt
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check -c constraints.txt
 
@@ -21,7 +22,8 @@ fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
 .PHONY: help venv train sweep compare credit-accuracy game24 fuzz-logs bench \
-  bench-credit bench-webshop test test-slow lint format wheel-test clean
+  bench-credit bench-webshop bench-alfworld alfworld-keys alfworld-check \
+  test test-slow lint format wheel-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' \
@@ -58,6 +60,15 @@ bench-credit: $(INSTALLED)  ## time step credit against its competitors
 
 bench-webshop: $(INSTALLED)  ## time WebShop (ARGS='--shop PATH')
 	$(PY) -m experiments.bench_webshop $(ARGS)
+
+bench-alfworld: $(INSTALLED)  ## time ALFWorld, beside the real one if installed
+	$(PY) -m experiments.bench_alfworld $(ARGS)
+
+alfworld-keys: $(INSTALLED)  ## count how ALFWorld's state keys recur
+	$(PY) -m experiments.alfworld_keys $(ARGS)
+
+alfworld-check: $(INSTALLED_ALFWORLD)  ## compare ALFWorld with the real one
+	$(PY) -m experiments.alfworld_equivalence $(ARGS)
 
 test: $(INSTALLED)  ## run the tests but the slow ones (ARGS='-k closure')
 	@$(PY) -m pytest -n 2 -m "$(MARK)" $(ARGS) || $(call fail,Tests failed. \
@@ -117,4 +128,10 @@ $(INSTALLED_DEV): $(INSTALLED)
 	@echo "Installing the developers' tools ..."
 	@$(PY) $(PIP_INSTALL) -e '.[dev]' || $(call fail,Installing failed: see \
 	  above. It needs a package index.)
+	@touch $@
+
+$(INSTALLED_ALFWORLD): $(INSTALLED)
+	@echo "Installing the real ALFWorld (compiles for about four minutes) ..."
+	@$(PY) $(PIP_INSTALL) -e '.[alfworld]' || $(call fail,Installing failed: see \
+	  above. It needs a package index and cmake and a C++ compiler.)
 	@touch $@

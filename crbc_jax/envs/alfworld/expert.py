@@ -68,7 +68,10 @@ def _use_lamp(env: AlfworldEnv) -> str:
 def _treat(env: AlfworldEnv, held: int) -> str:
   game = env.game
   verb, kinds = _APPLIANCES[game.wanted.mark]
-  receptacle = _nearest(env, _of_kind(env, kinds))
+  appliances = _of_kind(env, kinds)
+  if not appliances:
+    return "look"  # this game can't be won
+  receptacle = _nearest(env, appliances)
   name = game.receptacles[receptacle]
   return _arrive(env, receptacle) or f"{verb} {game.objects[held]} with {name}"
 

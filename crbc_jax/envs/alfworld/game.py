@@ -167,6 +167,9 @@ def make_game(
   for name in objects:
     if name not in object_types:
       raise GameError(place, f"object {name} has no type")
+  for name in (*object_types, *receptacle_types):
+    if name not in names:
+      raise GameError(place, f"{name} is no ALFRED id: it lacks '_bar_'")
   if len(facts["atlocation"]) != 1:
     raise GameError(place, "the agent must begin at exactly one location")
 
@@ -205,6 +208,14 @@ def make_game(
   targets = of_type(wanted.target)
   for name in wanted.affordances:
     targets &= affordances[name]
+  lamps = of_type(wanted.lamp) & affordances["toggleable"]
+  goal_receptacles = tuple(
+    number[name]
+    for name in receptacles
+    if receptacle_types[name] == wanted.receptacle
+  )
+  if len(targets) < wanted.count or not (lamps or goal_receptacles):
+    raise GameError(place, "what its goal asks for is not there")
   return Game(
     id=id,
     split=split,
@@ -228,12 +239,8 @@ def make_game(
     accepts=frozenset((r, o) for r, o in facts["cancontain"]),
     inside=_grouped(pairs("inreceptacleobject")),
     targets=targets,
-    goal_receptacles=tuple(
-      number[name]
-      for name in receptacles
-      if receptacle_types[name] == wanted.receptacle
-    ),
-    lamps=of_type(wanted.lamp) & affordances["toggleable"],
+    goal_receptacles=goal_receptacles,
+    lamps=lamps,
     start=State(
       place=begin,
       held=None,

@@ -31,7 +31,7 @@ LOGIC_FILE = "alfworld_logic.json"
 _TEMPLATE = re.compile(r'action\s+(\w+)\s*\{\s*template\s*::\s*"([^"]*)"')
 _HELP = re.compile(r'action\s+help\s*\{[^"]*"help"[^"]*"\s*([^"]*)"')
 _GOAL = re.compile(r'"Your task is to: (.*?)\.?"\s*\}')
-_TEMPLATES = {
+TEMPLATES = {  # commands by action, as of alfworld 0.4
   "GotoLocation": "go to [{r.name | receptacleatlocation(r:receptacle,"
   " lend:location)}]",
   "OpenObject": "open {r}",
@@ -196,7 +196,7 @@ def _read_grammar(grammar: str, place: str) -> tuple[str, str]:
 def _read_commands(grammar: str) -> tuple[str, str]:
   """The help text, and why the grammar can't be played ("" if it can)."""
   templates = dict(_TEMPLATE.findall(grammar))
-  for action, expected in _TEMPLATES.items():
+  for action, expected in TEMPLATES.items():
     found = templates.get(action)
     if found != expected:
       return "", (

@@ -65,7 +65,7 @@ def parse_goal(text: str) -> Goal:
 def _light_goal(atoms: frozenset[Atom]) -> tuple[Goal, set[Atom]]:
   """An object in the hand beside a lamp, and the atoms of that goal."""
   types, rooms = _pairs(atoms, "objecttype"), _pairs(atoms, "inreceptacle")
-  agent, target = next(iter(_pairs(atoms, "holds").items()))
+  agent, target = next(iter(_pairs(atoms, "holds").items()), ("", ""))
   lamp, spot = next(iter(rooms.items()), ("", ""))
   place = _pairs(atoms, "receptacleatlocation").get(spot, "")
   goal = Goal(types.get(target, ""), lamp=types.get(lamp, ""))
@@ -107,7 +107,7 @@ def _place_goal(atoms: frozenset[Atom]) -> tuple[Goal, set[Atom]]:
 
 
 def _pairs(atoms: frozenset[Atom], name: str) -> dict[str, str]:
-  return {atom[1]: atom[2] for atom in atoms if atom[0] == name}
+  return {a[1]: a[2] for a in atoms if a[0] == name and len(a) == 3}
 
 
 def _atoms(form: list) -> Iterator[Atom]:

@@ -24,5 +24,8 @@ def get_config():
   config.text.clone_epochs = 36
   config.rollout.levels = 16
   config.learner.minibatch = 256
+  # A clone forgets under large steps and much entropy.
+  config.learner.learning_rate = 3e-4
+  config.learner.entropy = 0.003
   config.eval.every = config.checkpoint.every = 20_000
   return config

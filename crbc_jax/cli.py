@@ -156,6 +156,10 @@ def _train(args, rest) -> None:
   config = _read_config(rest)
   config_lib.validate(config)
   run_dir = pathlib.Path(args.run_dir or _new_run_dir(config))
+  if config.task != "sokoban":
+    from crbc_jax.learner import text_games
+
+    print(text_games.open_games(config).note, flush=True)
   print(f"run folder {run_dir}", flush=True)
   _with_progress(
     config.env_steps,
@@ -210,7 +214,7 @@ def _list(args, _) -> None:
 
 def _view(args, _) -> None:
   from crbc_jax.envs import sokoban_view
-  from crbc_jax.learner import finished
+  from crbc_jax.learner import finished, loop
 
   if not os.path.exists(os.path.join(args.source, "config.json")):
     if args.out:
@@ -218,6 +222,16 @@ def _view(args, _) -> None:
     level, width, name = finished.one_level(args.source, args.level)
     rich.print(f"level {name}")
     rich.print(sokoban_view.level_text(level, width=width))
+    return
+  if loop.read_config(args.source).task != "sokoban":
+    if args.out:
+      raise UsageError("--out is for Sokoban: a text game is printed")
+    for line in finished.play_text(
+      args.source, args.level, sampled=args.sampled, seed=args.seed
+    ):
+      rich.get_console().print(
+        line, soft_wrap=True, highlight=False, markup=False
+      )
     return
   if args.out and pathlib.Path(args.out).suffix not in (".gif", ".png"):
     raise UsageError(f"--out must end in .gif or .png, got {args.out!r}")
@@ -350,7 +364,9 @@ def _with_progress(total: int, run, run_dir: pathlib.Path) -> None:
 def _is_expected(error: Exception) -> bool:
   """Errors whose message is for the user; anything else is a bug."""
   from crbc_jax.credit.table_credit import ClosureError
+  from crbc_jax.envs.alfworld import GameError
   from crbc_jax.envs.sokoban_levels import LevelError
+  from crbc_jax.envs.webshop.products import ShopError
   from crbc_jax.learner.checkpoint import CheckpointError
   from crbc_jax.learner.config import ConfigError
   from crbc_jax.learner.loop import RunError
@@ -363,6 +379,8 @@ def _is_expected(error: Exception) -> bool:
       ClosureError,
       RolloutError,
       LevelError,
+      GameError,
+      ShopError,
       CheckpointError,
       ConfigError,
       RunError,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -10,8 +11,9 @@ import numpy as np
 
 from crbc_jax.envs import sokoban_levels
 from crbc_jax.envs.sokoban import Level, State
-from crbc_jax.learner import loop, task, training_step
+from crbc_jax.learner import loop, task, text_collect, training_step
 from crbc_jax.learner.checkpoint import Checkpoints
+from crbc_jax.policies.text import pad_tokens
 from crbc_jax.types import Boundary
 
 
@@ -73,6 +75,8 @@ def play_episode(
 ) -> Episode:
   """Plays level `index` of the run's panel with its last checkpoint."""
   _, current, state, _ = load_run(run_dir, None)
+  if not isinstance(current, task.Task):
+    raise loop.RunError(f"{run_dir} plays text games: see `play_text`")
   level, name = _pick(current.panel, index)
   env = current.env
   step = jax.jit(env.step)
@@ -105,6 +109,41 @@ def play_episode(
   )
 
 
+def play_text(
+  run_dir: str | pathlib.Path,
+  index: int,
+  *,
+  sampled: bool = False,
+  seed: int = 0,
+) -> Iterator[str]:
+  """Plays game `index` of the panel of a text run; yields lines to read."""
+  config, current, state, _ = load_run(run_dir, None)
+  games = current.panel
+  if not 0 <= index < len(games):
+    raise loop.RunError(
+      f"game {index} does not exist: there are {len(games)}, from 0"
+    )
+  yield f"game {games.ids[index]}"
+  act = text_collect.make_act_fn(current.logits_fn, greedy=not sampled)
+  key = jax.random.key(seed)
+  episode = text_collect.begin(games.make[index], current.sizes.vocabulary)
+  goals = pad_tokens([episode.env.goal], current.sizes)
+  yield episode.now.text
+  for t in range(config.text.step_limit):
+    recorder = text_collect.Recorder(current.sizes)
+    rows = recorder.rows([episode])
+    states = recorder.states(rows, text_collect.width_of(rows))
+    choice, _ = act(state.params, goals, states, jax.random.fold_in(key, t))
+    command = episode.now.commands[int(choice[0])]
+    episode.play(command)
+    yield f"> {command}"
+    yield episode.now.text
+    if episode.now.boundary != Boundary.NONE:
+      break
+  end = episode.now.boundary or Boundary.TRUNCATED
+  yield f"{Boundary(end).name.lower()} after {t + 1} steps"
+
+
 def one_level(path: str, index: int) -> tuple[Level, int, str]:
   """Level `index` of a file or folder, its grid width and its id."""
   levels = sokoban_levels.read_levels(path)
@@ -114,7 +153,7 @@ def one_level(path: str, index: int) -> tuple[Level, int, str]:
 
 def load_run(
   run_dir: str | pathlib.Path, update: int | None
-) -> tuple[ml_collections.ConfigDict, task.Task, Any, int]:
+) -> tuple[ml_collections.ConfigDict, Any, Any, int]:
   """Config, task, learner state and update of a checkpoint (None: the last).
 
   Raises:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from crbc_jax.envs.sokoban_levels import board_text
-from crbc_jax.learner import collect, finished, records
+from crbc_jax.learner import collect, finished, loop, records
 from crbc_jax.report.report_data import ReportGroup
 from crbc_jax.rollouts.from_arrays import table_from_arrays
 from crbc_jax.rollouts.table import object_column
@@ -37,6 +37,11 @@ def read_run(run_dir: str | pathlib.Path) -> RunReport:
     RunError, CheckpointError, LevelError: with what to do.
   """
   config, current, state, update = finished.load_run(run_dir, None)
+  if config.task != "sokoban":
+    raise loop.RunError(
+      f"{run_dir}: reports show runs on Sokoban only; {config.task} has `crbc"
+      " view` and metrics.jsonl"
+    )
   panel = current.panel.take(np.arange(min(LEVELS, len(current.panel))))
   rollouts = collect.make_collect_fn(
     current.env, current.logits_fn, group_size=config.rollout.group_size

@@ -27,6 +27,8 @@ _ALL_OR_NONE = {
   "token_end": "log the tokens of every step, or of none",
 }
 
+_INT64 = range(-(1 << 63), 1 << 63)
+
 _TABLES = """
 CREATE TABLE rows (
   n INTEGER PRIMARY KEY, file INTEGER, line INTEGER, unit TEXT, group_id,
@@ -35,7 +37,8 @@ CREATE TABLE rows (
   token_start INTEGER, token_end INTEGER, value REAL
 );
 CREATE TABLE rejected (
-  file TEXT, line INTEGER, unit TEXT, reason TEXT, raw TEXT, rows INTEGER
+  file TEXT, line INTEGER, unit TEXT, reason TEXT, raw TEXT, rows INTEGER,
+  traj_id
 );
 CREATE TABLE files (name TEXT UNIQUE);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT);
@@ -162,6 +165,7 @@ class RowStore:
       "holds a row_id that another row has, too: give every row its own, and"
       " copies weight 0",
     )
+    self._refuse_what_is_left()
     for column, what in _ALL_OR_NONE.items():
       some = f"SELECT 1 FROM rows WHERE {column} NOTNULL AND weight > 0 LIMIT 1"
       if self._db.execute(some).fetchone():
@@ -169,6 +173,25 @@ class RowStore:
           f"SELECT traj_id FROM rows WHERE {column} ISNULL AND weight > 0",
           f"has a step without a {column}, while others have one: {what}",
         )
+
+  def _refuse_what_is_left(self) -> None:
+    """Rollouts of which a row was rejected while reading are no rollouts."""
+    if not self._skip_bad:
+      return
+    self._refuse_trajectories(
+      "SELECT traj_id FROM rejected WHERE traj_id NOTNULL",
+      "has another row that was rejected: a part of a rollout cannot be"
+      " credited",
+    )
+    # Whose it was can be unknown. A rollout without its first row begins late.
+    unknown = "SELECT 1 FROM rejected WHERE traj_id ISNULL LIMIT 1"
+    if self._db.execute(unknown).fetchone():
+      self._refuse_trajectories(
+        "SELECT traj_id FROM rows WHERE weight > 0 GROUP BY traj_id"
+        " HAVING min(step_idx) > (SELECT min(step_idx) FROM rows)",
+        "begins later than others, and a row of some rollout was unreadable: it"
+        " may have been the first of this one",
+      )
 
   def counts(self) -> Counts:
     """Rows read, kept and rejected so far."""
@@ -245,16 +268,25 @@ class RowStore:
 
   def rejected(self) -> Iterator[Rejected]:
     """All that was rejected so far."""
-    for *place, reason, raw, rows in self._db.execute("SELECT * FROM rejected"):
+    for *place, reason, raw, rows, _ in self._db.execute(
+      "SELECT * FROM rejected"
+    ):
       yield Rejected(Place(*place), reason, json.loads(raw), rows)
 
   def _reject(self, item: Rejected) -> None:
     if not self._skip_bad:
       raise LogError(item.place, item.reason)
-    raw = json.dumps(item.raw, default=str)
+    traj = item.raw.get("traj_id") if isinstance(item.raw, dict) else None
+    known = isinstance(traj, str) or (isinstance(traj, int) and traj in _INT64)
     self._db.execute(
-      "INSERT INTO rejected VALUES (?, ?, ?, ?, ?, ?)",
-      (*item.place, item.reason, raw, item.rows),
+      "INSERT INTO rejected VALUES (?, ?, ?, ?, ?, ?, ?)",
+      (
+        *item.place,
+        item.reason,
+        json.dumps(item.raw, default=str),
+        item.rows,
+        traj if known else None,
+      ),
     )
 
   def _refuse_trajectories(self, query: str, reason: str) -> None:

@@ -289,3 +289,15 @@ def test_results_have_the_documented_shapes_and_types(name):
     assert array.dtype == (bool if field == "live" else np.float32), field
   for value in got.aux.values():
     assert value.shape == (2,)
+
+
+def test_estimators_are_split_outside_brackets():
+  split = registry.split_estimators
+  assert split("crbc(depth=2, w_step=1.0), grpo,,grpo") == [
+    "crbc(depth=2, w_step=1.0)",
+    "grpo",
+  ]
+  with pytest.raises(ValueError, match="names no estimator"):
+    split(" , ")
+  with pytest.raises(ValueError, match="has no option"):
+    split("grpo, crbc(width=2)")

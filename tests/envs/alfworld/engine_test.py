@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from crbc_jax.envs import alfworld
-from crbc_jax.envs.alfworld import AlfworldEnv
+from crbc_jax.envs.alfworld import AlfworldEnv, make_game
 from crbc_jax.types import Boundary
-from tests.envs.alfworld.problems import kitchen, play
+from tests.envs.alfworld.problems import GOALS, KITCHEN, kitchen, play
 
 ROOM = (
   "a countertop 2, a countertop 1, a fridge 1, a microwave 1, and a sinkbasin 1"
@@ -194,6 +194,48 @@ def test_a_closed_door_hides_but_does_not_stop_cooling():
   play(env, "go to fridge 1")
   assert "move apple 2 to fridge 1" not in env.last.commands
   assert "cool apple 2 with fridge 1" in env.last.commands
+
+
+def test_closed_doors_hide_what_is_inside():
+  env = AlfworldEnv(kitchen())
+  play(env, "go to microwave 1")
+  take = "take apple 1 from microwave 1"
+  assert take not in env.last.commands
+  assert env.step(take).text == "Nothing happens."
+  play(env, "open microwave 1", take)
+
+
+def test_heat_and_cold_replace_each_other():
+  env = AlfworldEnv(kitchen("light"))
+  play(env, "go to countertop 2", "take apple 2 from countertop 2")
+  apple = env.state.held
+  for place, verb, mark in (
+    ("fridge 1", "cool", "iscool"),
+    ("microwave 1", "heat", "ishot"),
+    ("fridge 1", "cool", "iscool"),
+  ):
+    play(env, f"go to {place}", f"{verb} apple 2 with {place}")
+    assert env.state.marks == {(mark, apple)}
+
+
+def test_an_object_in_two_receptacles():
+  """The release has such; they are at one location until put somewhere."""
+  twice = "(inReceptacle Apple_bar_1 Fridge_bar_1)\n(openable Fridge_bar_1)"
+  problem = KITCHEN.replace("(openable Fridge_bar_1)", twice) + GOALS["light"]
+  env = AlfworldEnv(make_game(f"{problem})", "x", id="x"))
+  play(env, "go to countertop 2", "take knife 1 from countertop 2")
+  play(env, "go to fridge 1", "open fridge 1")
+  with_knife = env.copy()
+  assert not any(c.startswith("slice") for c in with_knife.last.commands)
+  play(env, "go to countertop 1", "move knife 1 to countertop 1")
+  play(env, "go to fridge 1")
+  before = env.keys()
+  play(env, "take apple 2 from fridge 1", "move apple 2 to fridge 1")
+  assert env.keys().state != before.state
+  play(env, "go to countertop 1", "take knife 1 from countertop 1")
+  play(env, "go to fridge 1")
+  assert "slice apple 2 with knife 1" in env.last.commands
+  assert env.state.contents == with_knife.state.contents
 
 
 def test_keys_tell_states_apart():

@@ -139,6 +139,12 @@ def test_a_light_goal_with_another_atom_is_refused():
       make_game(f"{KITCHEN}{goal})", "x", id="x")
 
 
+def test_two_objects_must_be_two():
+  goal = GOALS["two"].replace("(not (= ?a ?b))", "")
+  with pytest.raises(GameError, match="goal is not one of ALFWorld's six"):
+    make_game(f"{KITCHEN}{goal})", "x", id="x")
+
+
 def test_bad_files_are_named(tmp_path):
   with pytest.raises(GameError, match="nowhere: no such file"):
     load_games(tmp_path / "nowhere")

@@ -364,9 +364,8 @@ def _with_progress(total: int, run, run_dir: pathlib.Path) -> None:
 def _is_expected(error: Exception) -> bool:
   """Errors whose message is for the user; anything else is a bug."""
   from crbc_jax.credit.table_credit import ClosureError
-  from crbc_jax.envs.alfworld import GameError
   from crbc_jax.envs.sokoban_levels import LevelError
-  from crbc_jax.envs.webshop.products import ShopError
+  from crbc_jax.envs.text import GameDataError
   from crbc_jax.learner.checkpoint import CheckpointError
   from crbc_jax.learner.config import ConfigError
   from crbc_jax.learner.loop import RunError
@@ -379,8 +378,7 @@ def _is_expected(error: Exception) -> bool:
       ClosureError,
       RolloutError,
       LevelError,
-      GameError,
-      ShopError,
+      GameDataError,
       CheckpointError,
       ConfigError,
       RunError,

@@ -10,6 +10,10 @@ from typing import NamedTuple, Protocol
 from crbc_jax.types import Boundary
 
 
+class GameDataError(ValueError):
+  """Games or products that cannot be read; the message says where and why."""
+
+
 class TextStep(NamedTuple):
   """What the agent sees after a reset or a command."""
 

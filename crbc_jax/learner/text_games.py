@@ -11,6 +11,7 @@ import ml_collections
 import numpy as np
 
 from crbc_jax.envs.text import TextEnv
+from crbc_jax.learner.config import ConfigError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,7 +99,10 @@ def _alfworld(data: str, generated: int) -> GameSource:
 
 def _webshop(data: str, generated: int) -> GameSource:
   """Goals by upstream's split, in a shop of the data or a generated one."""
-  from crbc_jax.envs import webshop
+  try:
+    from crbc_jax.envs import webshop
+  except ImportError as error:  # an extra is not installed: says which
+    raise ConfigError(f"config.task: {error}") from error
 
   shop = (
     webshop.load_shop(data)

@@ -12,12 +12,14 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from crbc_jax.envs.text import GameDataError
+
 DEFAULT_PRICE = 100.0  # of a product without one
 NO_ATTRIBUTE = "DUMMY_ATTR"  # of a product that the attribute file leaves out
 MAX_ID_LENGTH = 10
 
 
-class ShopError(ValueError):
+class ShopError(GameDataError):
   """A shop that can't be opened; says which file and record, and what helps."""
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import json
 import os
 import pathlib
 import re
@@ -118,6 +119,9 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
     help="level file or folder of the run's "
     "grid size (default: the run's own panel)",
   )
+  evaluate.add_argument(
+    "--json", action="store_true", help="print JSON instead of a table"
+  )
   listing = add("list", "list estimators, formats, keys, config or runs")
   listing.add_argument(
     "what", choices=("estimators", "formats", "keys", "config", "runs")
@@ -185,6 +189,9 @@ def _eval(args, _) -> None:
   found = finished.evaluate_run(
     args.run_dir, update=args.checkpoint, levels=args.levels
   )
+  if args.json:
+    print(json.dumps(found))
+    return
   title = f"{args.run_dir}, update {found['update']}"
   rich.get_console().print(title, soft_wrap=True, highlight=False)
   table = rich_table.Table()

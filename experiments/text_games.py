@@ -20,14 +20,17 @@ import pathlib
 import shlex
 import sys
 
+import jax
 import numpy as np
 import rich
 from rich.table import Table
 
 import crbc_jax
+from crbc_jax.credit import registry
+from crbc_jax.credit.diagnostics import batch_diagnostics
 from crbc_jax.files import write_text
 from crbc_jax.learner import config as config_lib
-from crbc_jax.learner import records
+from crbc_jax.learner import records, task, text_collect, training_step
 from crbc_jax.report import plots
 from experiments import pool, statistics
 from experiments.bench_credit import markdown_table
@@ -127,6 +130,7 @@ def main(argv: list[str] | None = None) -> None:
     "seeds": args.seeds,
     "budget": budget,
     "tuned": tuned,
+    "keys": live_shares(pool.resolved_config(runs[args.only[0]][0])),
     **found,
   }
   records.write_json(args.results / f"{args.task}.json", result)
@@ -184,6 +188,33 @@ def summary(folders, budget: int) -> dict:
       for label, some in curves.items()
     },
   }
+
+
+def live_shares(config, *, games: int = 48) -> dict[str, dict[str, float]]:
+  """Of rollouts of the clone: what step credit reaches with each key.
+
+  The same rollouts under every key: the share of steps with live credit of
+  `crbc`, and of steps alone at their anchor.
+  """
+  shares = {}
+  for key in text_collect.KEYS:
+    config.text.state_key = key
+    current = task.make_task(config)
+    _, rollouts = current.collect_fn(config)(
+      current.params,
+      np.arange(min(games, len(current.train))),
+      jax.random.key(0),
+    )
+    _, arrays, credit = training_step.credit_rollouts(
+      rollouts,
+      registry.make_credit_fn("crbc"),
+      actions=current.num_actions,
+    )
+    found = batch_diagnostics(arrays, credit)
+    shares[key] = {
+      name: round(found[name], 4) for name in ("live_share", "singleton_share")
+    }
+  return shares
 
 
 def _time_shares(train) -> dict[str, float]:
@@ -246,6 +277,15 @@ def _markdown(task: str, result: dict) -> str:
       [
         (label, *(str(result["tags"][label][tag]) for tag in tags))
         for label in labels
+      ],
+    ),
+    "Steps with live credit of `crbc`, and alone at their anchor, in rollouts of"
+    " the clone under each key (`text.state_key`):",
+    markdown_table(
+      ("key", "live", "alone"),
+      [
+        (key, *(f"{x:.1%}" for x in shares.values()))
+        for key, shares in result["keys"].items()
       ],
     ),
     "Share of time (median of the updates, evaluation aside; rollout is"

@@ -279,8 +279,8 @@ def _markdown(task: str, result: dict) -> str:
         for label in labels
       ],
     ),
-    "Steps with live credit of `crbc`, and alone at their anchor, in rollouts of"
-    " the clone under each key (`text.state_key`):",
+    "Steps with live credit of `crbc`, and alone at their anchor, in rollouts"
+    " of the clone under each key (`text.state_key`):",
     markdown_table(
       ("key", "live", "alone"),
       [

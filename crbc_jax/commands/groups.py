@@ -9,6 +9,8 @@ from typing import NamedTuple
 import rich.console
 
 from crbc_jax.commands import logs
+from crbc_jax.credit import registry
+from crbc_jax.credit.log_credit import check_rewards
 from crbc_jax.rollouts.log_table import log_tables
 from crbc_jax.rollouts.store import RowStore
 from crbc_jax.rollouts.table import StepTable
@@ -31,6 +33,7 @@ def open_groups(args: argparse.Namespace) -> Iterator[TextGroup]:
 
   Raises:
     LogError: a log that cannot be read, or breaks a rule.
+    RolloutError: one of `args.estimators` reads rewards, and the log has none.
     UsageError: unknown format or key.
   """
   console = rich.console.Console(stderr=True, highlight=False)
@@ -39,6 +42,7 @@ def open_groups(args: argparse.Namespace) -> Iterator[TextGroup]:
     path = pathlib.Path(folder) / "log.sqlite"
     with RowStore(path, skip_bad=args.skip_bad) as store:
       logs.read_into(store, args, console)
+      check_rewards(store, registry.split_estimators(args.estimators))
       wanted = store.find_group(getattr(args, "group", None))
       try:
         for table, rows in log_tables(

@@ -13,11 +13,13 @@ import numpy as np
 from crbc_jax.credit.table_credit import (
   TableCredit,
   make_table_credit_fn,
+  reads_rewards,
   spans_batch,
 )
 from crbc_jax.rollouts.keys import ActionKey, StateKey
 from crbc_jax.rollouts.log_table import CHUNK_ROWS, LogTable, log_tables
 from crbc_jax.rollouts.store import RowStore
+from crbc_jax.rollouts.table import RolloutError
 from crbc_jax.types import Boundary
 
 NUMBERS = ("v", "q", "step", "trajectory", "advantage")
@@ -58,6 +60,7 @@ def credit_log(
     LogError: a row breaks a rule, and the store does not skip it.
     RolloutError, ClosureError: as `credit_table`.
   """
+  check_rewards(store, estimators)
   functions = [make_table_credit_fn(name) for name in estimators]
   whole = any(map(spans_batch, estimators))
   store.database.execute(
@@ -90,6 +93,16 @@ def credit_log(
       store.note("counted", counted)
       store.note("last_group", chunk.rows[-1].row.group_id)
     yield counted["groups"]
+
+
+def check_rewards(store: RowStore, estimators: Sequence[str]) -> None:
+  """Raises RolloutError if an estimator reads rewards that nobody logged."""
+  for name in filter(reads_rewards, estimators):
+    if not store.has_row("reward NOTNULL AND weight > 0"):
+      raise RolloutError(
+        f"estimator {name!r} reads the rewards of the steps, and the log has"
+        " none: log a reward with every step, or choose one that reads outcomes"
+      )
 
 
 def credit_columns(estimators: Sequence[str]) -> list[str]:

@@ -119,10 +119,23 @@ def make_table_credit_fn(
 
 def spans_batch(estimator: str, **options: Any) -> bool:
   """Whether an estimator compares a group with the rest of its batch."""
+  name, resolved = _resolved(estimator, options)
+  return resolved.get("trajectory", name) in BATCH_TERMS
+
+
+def reads_rewards(estimator: str, **options: Any) -> bool:
+  """Whether an estimator reads the rewards of the steps, not the outcome."""
+  name, resolved = _resolved(estimator, options)
+  by_itself = registry.lookup(name).needs == "rewards"
+  return by_itself or resolved.get("signal") == "observed"
+
+
+def _resolved(
+  estimator: str, options: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+  """Name of an estimator and all its options, defaults included."""
   name, named = registry.parse_estimator(estimator)
-  defaults = registry.estimator_options(name)
-  term = (defaults | named | options).get("trajectory", name)
-  return term in BATCH_TERMS
+  return name, registry.estimator_options(name) | named | options
 
 
 def _one_batch(table: StepTable) -> Iterator[tuple[np.ndarray, GroupBatch]]:

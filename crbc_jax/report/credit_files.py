@@ -61,13 +61,11 @@ def write_credit(
     _write_lines(sys.stdout, _steps(store, estimators))
     return []
   path = pathlib.Path(out)
-  spans = store.database.execute(
-    "SELECT 1 FROM rows WHERE token_start NOTNULL AND weight > 0 LIMIT 1"
-  ).fetchone()
+  has_tokens = store.has_row("token_start NOTNULL AND weight > 0")
   if path.suffix == ".npz":
-    _write_npz(store, path, estimators, with_tokens=spans is not None)
+    _write_npz(store, path, estimators, with_tokens=has_tokens)
     return [out]
-  if spans is None:
+  if not has_tokens:
     with replacing(path) as temporary:
       _write_columns(temporary, path.suffix, _steps(store, estimators))
     return [out]
@@ -89,7 +87,7 @@ def write_rejected(store: RowStore, path: str) -> None:
 def _steps(store: RowStore, estimators: Sequence[str]) -> Iterator[Columns]:
   """Output columns of the rows, a batch at a time."""
   ids = [
-    name for name in _IDS if name != "row_id" or _any(store, "row_id NOTNULL")
+    name for name in _IDS if name != "row_id" or store.has_row("row_id NOTNULL")
   ]
   names = credit_columns(estimators)
   numbers = ", ".join(f"ifnull({name}, 0)" for name in names)
@@ -97,7 +95,7 @@ def _steps(store: RowStore, estimators: Sequence[str]) -> Iterator[Columns]:
     f"SELECT {', '.join(ids)}, {numbers} FROM rows LEFT JOIN credit USING (n)"
     " ORDER BY n"
   )
-  mixed = {n for n in ids if _any(store, f"typeof({n}) != 'integer'")}
+  mixed = {n for n in ids if store.has_row(f"typeof({n}) != 'integer'")}
   prefixes = [f"{x}." if len(estimators) > 1 else "" for x in estimators]
   shown = [
     f"{prefix}{_SHOWN.get(name, name)}"
@@ -256,11 +254,6 @@ def _text_array(values: list) -> np.ndarray:
   if all(isinstance(x, int) for x in values):
     return np.array(values)
   return np.array(["" if x is None else str(x) for x in values])
-
-
-def _any(store: RowStore, condition: str) -> bool:
-  query = f"SELECT 1 FROM rows WHERE {condition} LIMIT 1"
-  return store.database.execute(query).fetchone() is not None
 
 
 def _fetched(cursor: sqlite3.Cursor) -> Iterator[list[tuple]]:

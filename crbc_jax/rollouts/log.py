@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 from crbc_jax.rollouts.table import RolloutError
 from crbc_jax.types import Boundary
 
+INT64 = range(-(1 << 63), 1 << 63)
+"""Integers that a log may hold."""
+
 
 class Place(NamedTuple):
   """Where in a log something stands."""

@@ -12,7 +12,14 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from crbc_jax.rollouts.log import Item, LogError, Place, Rejected, Row
+from crbc_jax.rollouts.log import (
+  INT64,
+  Item,
+  LogError,
+  Place,
+  Rejected,
+  Row,
+)
 from crbc_jax.types import Boundary
 
 _BATCH = 4_096  # rows that are written at once, if their texts are short
@@ -26,8 +33,6 @@ _ALL_OR_NONE = {
   "token_start": "log the tokens of every step, or of none",
   "token_end": "log the tokens of every step, or of none",
 }
-
-_INT64 = range(-(1 << 63), 1 << 63)
 
 _TABLES = """
 CREATE TABLE rows (
@@ -117,7 +122,7 @@ class RowStore:
     )
 
   def add(self, items: Iterable[Item]) -> Iterator[int]:
-    """Writes what a reader gives; yields the number of items so far.
+    """Writes what a reader gives; yields the number of rows so far.
 
     Raises:
       LogError: the first that was rejected, unless bad rows are skipped.
@@ -167,8 +172,7 @@ class RowStore:
     )
     self._refuse_what_is_left()
     for column, what in _ALL_OR_NONE.items():
-      some = f"SELECT 1 FROM rows WHERE {column} NOTNULL AND weight > 0 LIMIT 1"
-      if self._db.execute(some).fetchone():
+      if self.has_row(f"{column} NOTNULL AND weight > 0"):
         self._refuse_trajectories(
           f"SELECT traj_id FROM rows WHERE {column} ISNULL AND weight > 0",
           f"has a step without a {column}, while others have one: {what}",
@@ -209,6 +213,11 @@ class RowStore:
     query = "SELECT * FROM rows WHERE traj_id = ? ORDER BY n LIMIT 1"
     _, *values = self._db.execute(query, (traj_id,)).fetchone()
     return _row(self._names, values).place
+
+  def has_row(self, condition: str) -> bool:
+    """Whether a condition of SQL is true of some row."""
+    query = f"SELECT 1 FROM rows WHERE {condition} LIMIT 1"
+    return self._db.execute(query).fetchone() is not None
 
   def num_groups(self) -> int:
     """Groups of rows with weight."""
@@ -277,7 +286,7 @@ class RowStore:
     if not self._skip_bad:
       raise LogError(item.place, item.reason)
     traj = item.raw.get("traj_id") if isinstance(item.raw, dict) else None
-    known = isinstance(traj, str) or (isinstance(traj, int) and traj in _INT64)
+    known = isinstance(traj, str) or (isinstance(traj, int) and traj in INT64)
     self._db.execute(
       "INSERT INTO rejected VALUES (?, ?, ?, ?, ?, ?, ?)",
       (

@@ -12,7 +12,8 @@ from crbc_jax.rollouts import keys
 from crbc_jax.rollouts.log import LogError
 from crbc_jax.rollouts.readers import LogReader
 from crbc_jax.rollouts.store import RowStore
-from tests.rollouts.logs import changed, house, step, table, write
+from crbc_jax.rollouts.table import RolloutError
+from tests.rollouts.logs import changed, everywhere, house, step, table, write
 
 ESTIMATORS = ("grpo", "gigpo(step_weight=0.5)")
 FIELDS = ("v", "q", "step", "trajectory", "advantage", "live")
@@ -155,3 +156,12 @@ def test_all_are_skipped(open_store):
   store = open_store(house()[:2], skip_bad=True)
   assert not list(credit(store, ["grpo"]))
   assert log_credit.summary(store, ["grpo"]).rows == 0
+
+
+@pytest.mark.parametrize("name", ["mica", "grpo(signal='observed')"])
+def test_rewards_that_are_read_must_have_been_logged(name, open_store):
+  with pytest.raises(RolloutError, match=r"reads the rewards .* log has none"):
+    list(credit(open_store(house()), ["grpo", name]))
+  store = open_store(everywhere(reward=lambda i: float(i == 1)))
+  assert list(credit(store, [name])) == [2]
+  assert any(advantage for *_, advantage, _ in found(store).values())

@@ -19,7 +19,7 @@
 
 Rows come in any order. Keys may be texts, numbers or any JSON value; a key
 function (`--state-key`) makes of a raw observation what states are compared by.
-Other fields are ignored, and named in the end.
+Other fields are ignored.
 """
 
 import json
@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crbc_jax.checks import suggestion
-from crbc_jax.rollouts.log import Item, Place, Rejected, Row
+from crbc_jax.rollouts.log import INT64, Item, Place, Rejected, Row
 from crbc_jax.rollouts.readers.fields import (
   check_unicode,
   identity,
@@ -58,7 +58,6 @@ FIELDS = (
 REQUIRED = FIELDS[:6]
 
 _BOUNDARIES = {kind.name.lower(): kind for kind in Boundary}
-_INT64 = 1 << 63
 
 MAX_TOKENS = 1 << 24
 """Tokens of the longest rollout: each gets a number of its own."""
@@ -184,7 +183,7 @@ def _key(value: Any) -> str | int | None:
   if value is None or isinstance(value, str):
     return value
   if isinstance(value, int) and not isinstance(value, bool):
-    return value if -_INT64 <= value < _INT64 else str(value)
+    return value if value in INT64 else str(value)
   return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 

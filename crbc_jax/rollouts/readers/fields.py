@@ -5,12 +5,11 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from crbc_jax.rollouts.log import Item, Place, Rejected, Row
+from crbc_jax.rollouts.log import INT64, Item, Place, Rejected, Row
 from crbc_jax.rollouts.readers.source import Source, parse_json
 
 _NAMES = {dict: "an object", list: "a list", str: "text", int: "an integer"}
 
-_INT64 = range(-(1 << 63), 1 << 63)
 _FLOAT32_MAX = 3.4028235e38  # credit is computed in it
 
 LABELS = ("success", "solved", "correct", "resolved", "won")
@@ -42,7 +41,7 @@ def typed(value: Any, kind: type, what: str) -> Any:
     raise Malformed(
       f"{what!r} must be {_NAMES[kind]}, got {type(value).__name__}"
     )
-  if kind is int and value not in _INT64:
+  if kind is int and value not in INT64:
     raise Malformed(f"{what!r} is beyond 64 bits")
   return value
 

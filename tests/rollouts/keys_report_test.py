@@ -7,6 +7,7 @@ from rich.console import Console
 
 from crbc_jax.report.keys_table import keys_table
 from crbc_jax.rollouts.keys_report import compare_keys
+from crbc_jax.rollouts.log import LogError
 from tests.rollouts.trajectories import trajectory
 
 # "a" is visited by both rollouts of the first group with two actions, "b 1"
@@ -44,6 +45,15 @@ def test_a_key_that_only_crosses_another_is_not_finer():
 
 def parity(rows):
   return [row.step_idx % 2 for row in rows] + [None]
+
+
+def broken(rows):
+  raise RuntimeError("no such room")
+
+
+def test_a_key_function_that_fails_is_refused():
+  with pytest.raises(LogError, match=r"fails on .*RuntimeError: no such room"):
+    compare_keys(GROUPS, [(f"{__name__}:broken", "verbatim")])
 
 
 def test_rows_of_weight_zero_and_empty_logs_count_nothing():

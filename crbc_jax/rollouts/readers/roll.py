@@ -60,11 +60,22 @@ def read(source: Source) -> Iterator[Item]:
   parquet = source.head(4).startswith("PAR1")
   found = source.parquet_rows(_COLUMNS) if parquet else json_lines(source)
   rows: list[Row] = []
+  lost = False
   for item in rows_of(found, parse):
     if isinstance(item, Rejected):
+      known = isinstance(item.raw, dict) and item.raw.get("traj_id") is not None
+      lost |= not known
       yield item
     else:
       rows.append(item)
+  if rows and lost:
+    yield Rejected(
+      source.place(),
+      "holds a row of an unknown trajectory, and ROLL does not mark the last "
+      "step of one: any may have lost its own; mend that row",
+      rows=len(rows),
+    )
+    return
   if rows and all(_is_turn(row) for row in rows):
     yield Rejected(
       source.place(),

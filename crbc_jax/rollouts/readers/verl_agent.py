@@ -90,6 +90,7 @@ def read(source: Source) -> Iterator[Item]:
         source.place(i + 1, "row"),
         f"repeats step {row['step_idx']} of trajectory {row['traj_uid']!r} "
         "with other content; give every step its own step_idx",
+        {"traj_id": row["traj_uid"], "step_idx": row["step_idx"]},
       )
       continue
     end = Boundary.NONE

@@ -270,6 +270,13 @@ def test_roll_refuses_turn_numbers_as_states(tmp_path):
   assert read_text("roll", tmp_path, "\n".join(map(json.dumps, rows)))[0]
 
 
+@pytest.mark.parametrize("bad", ['{"traj_id": "a", ', '{"step": 2}'])
+def test_roll_with_a_row_of_nobody_has_no_known_ends(bad, tmp_path):
+  found, rejected = read_text("roll", tmp_path, f"{samples.roll()}\n{bad}")
+  assert not found and [item.rows for item in rejected] == [1, 3]
+  assert "does not mark the last step" in rejected[1].reason
+
+
 def test_roll_needs_actions(tmp_path):
   row = samples.roll_rows()[0]
   del row["action"]
@@ -307,6 +314,7 @@ def test_verl_agent_refuses_two_contents_of_one_step(tmp_path):
   rows, rejected = read_text("verl_agent", tmp_path, samples.npz(columns))
   assert len(rows) == 3
   assert "repeats step 0 of trajectory 'a' with other" in rejected[0].reason
+  assert rejected[0].raw["traj_id"] == "a"  # so that all of it is left out
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,9 @@ def _write_result(config, current, run_dir, progress) -> dict[str, Any]:
     **dataclasses.asdict(progress),
     "panel": {"count": len(current.panel), "sha256": current.panel.digest},
     "final": {
-      k: v for k, v in evals[-1].items() if k.startswith(("success", "length"))
+      name: value
+      for name, value in evals[-1].items()
+      if name.startswith(("success", "length", "score"))
     },
     "seconds": seconds,
   }

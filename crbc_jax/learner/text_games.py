@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -64,7 +65,10 @@ def open_games(config: ml_collections.ConfigDict) -> GameSource:
 
 
 def _alfworld(data: str, generated: int) -> GameSource:
-  """Real games by split with generated ones added, or generated ones alone."""
+  """Games of the release by split, or generated ones.
+
+  A bundle may hold valid_train in place of train, a sample of it.
+  """
   from crbc_jax.envs import alfworld
 
   def listed(games, split):
@@ -84,16 +88,24 @@ def _alfworld(data: str, generated: int) -> GameSource:
       note=f"no --config.text.data: {generated} generated ALFWorld games to"
       f" train on and {count} held out",
     )
-  splits = {
-    split: listed(alfworld.load_games(data, split=split), split)
-    for split in ("valid_train", "valid_seen", "valid_unseen")
-  }
+  splits: dict[str, list] = {}
+  for game in alfworld.load_games(data):
+    splits.setdefault(game.split, []).append(game)
+  training = "train" if "train" in splits else "valid_train"
+  held_out = [name for name in ("valid_seen", "valid_unseen") if name in splits]
+  if training not in splits or not held_out:
+    raise alfworld.GameError(
+      data,
+      "must hold games to train on (train or valid_train) and to be evaluated"
+      f" on (valid_seen, valid_unseen); it holds {', '.join(splits)}",
+    )
+  panel = [listed(splits[name], name) for name in held_out]
   return GameSource(
-    train=splits["valid_train"],
-    panel=splits["valid_seen"] + splits["valid_unseen"],
+    train=listed(splits[training], training),
+    panel=functools.reduce(operator.add, panel),
     expert=alfworld.expert_command,
     note=f"ALFWorld games of {data}: "
-    + ", ".join(f"{len(games)} {split}" for split, games in splits.items()),
+    + ", ".join(f"{len(splits[x])} {x}" for x in (training, *held_out)),
   )
 
 

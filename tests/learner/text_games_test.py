@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from crbc_jax import cli
+from crbc_jax.envs.alfworld import GameError
 from crbc_jax.learner import config as config_lib
 from crbc_jax.learner import text_games
 from crbc_jax.types import Boundary
+from tests.envs.alfworld.games_test import record, write_bundle
 
 SMALL = {
   "text.generated": 24,
@@ -65,6 +67,31 @@ def test_a_panel_is_spread_over_the_list():
   assert kept.ids == ("a", "c", "e", "g")
   assert kept.tags == (("a",), ("c",), ("e",), ("g",))
   assert (games.take(np.array([1])) + kept).ids == ("b", *kept.ids)
+
+
+@pytest.mark.parametrize(
+  ("splits", "training"),
+  [
+    (("train", "valid_train", "valid_unseen"), "train"),
+    (("valid_train", "valid_seen"), "valid_train"),
+  ],
+)
+def test_alfworld_games_by_split(splits, training, tmp_path):
+  records = [record(i, split=split) for i, split in enumerate(splits)]
+  path = write_bundle(tmp_path, records)
+  found = text_games.open_games(
+    config_of("alfworld", **{"text.data": str(path)})
+  )
+  assert [tags[0] for tags in found.train.tags] == [training]
+  assert [tags[0] for tags in found.panel.tags] == [splits[-1]]
+  assert f"1 {training}, 1 {splits[-1]}" in found.note
+
+
+@pytest.mark.parametrize("split", ["train", "valid_seen"])
+def test_alfworld_games_of_one_split_do_not_make_a_task(split, tmp_path):
+  path = write_bundle(tmp_path, [record(0, split=split)])
+  with pytest.raises(GameError, match=f"be evaluated on .* holds {split}"):
+    text_games.open_games(config_of("alfworld", **{"text.data": str(path)}))
 
 
 @pytest.mark.real_data

@@ -218,6 +218,7 @@ def test_a_run_that_was_cut_ends_like_one_that_was_not(
 @pytest.mark.training
 def test_success_is_reported_by_tag(houses, tmp_path):
   found = loop.start_run(small_config(env_steps=1), tmp_path / "run")["final"]
+  assert "score_sampled" in found
   tags = {k.partition("/")[2] for k in found if k.startswith("success_greedy/")}
   assert tags > {"house"} and tags <= {"house", *word_house.ROOMS}
   assert found["success_greedy/house"] == found["success_greedy"]

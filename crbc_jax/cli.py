@@ -45,7 +45,7 @@ _LOG_COMMANDS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-  """Runs a command; returns the exit status (0, or 2 with one clear line)."""
+  """Runs a command; returns its exit status, 2 with one line for an error."""
   argv = sys.argv[1:] if argv is None else argv
   parser = _parser(argv[0] if argv else "")
   args, rest = parser.parse_known_args(argv)

@@ -45,7 +45,7 @@ class TextState:
 
   observation: chex.Array  # [observation] int32
   recent: chex.Array  # [RECENT, command] int32, the last commands
-  verbs: chex.Array  # [VERBS] float32, log(1 + commands so far by first word)
+  verbs: chex.Array  # [VERBS] float32, commands so far by hashed first word
   commands: chex.Array  # [K, command] int32
   stats: chex.Array  # [K, STATS] float32
   mask: chex.Array  # [K] bool, False on padding
@@ -199,7 +199,10 @@ class TextNetwork(nnx.Module):
     return jnp.where(state.mask, self.last(hidden)[:, 0], MASKED)
 
   def _pooled(self, tokens: chex.Array) -> chex.Array:
-    """Mean embedding of the tokens [..., L] that are no padding."""
+    """Embeddings [..., width] of texts of tokens [..., L], 0 being padding.
+
+    The sum over a text's tokens, divided by the root of their number.
+    """
     real = (tokens > 0).astype(jnp.float32)[..., None]
     total = jnp.sum(self.embed(tokens) * real, axis=-2)
     return total / jnp.sqrt(jnp.maximum(jnp.sum(real, axis=-2), 1.0))

@@ -175,7 +175,7 @@ def test_graph_has_the_states_and_transitions_of_the_group(page, tables):
   assert label == f"{v[at_start][0]:.2g}\n×{at_start.sum()}"
   pane(page, "Left").get_by_text("The graph as a table").click()
   body = pane(page, "Left").locator("details tbody tr")
-  assert body.count() == len(edges)
+  sync_api.expect(body).to_have_count(len(edges))
 
 
 def test_slider_shows_the_numbers_of_each_depth(page, tables):

@@ -31,8 +31,9 @@ examples:
   crbc doctor
   crbc list estimators
 
-exit status: 0 done; 2 bad usage or bad input, nothing written; 130 interrupted;
-`crbc COMMAND --help` tells more
+exit status: 0 done; 1 doctor found something; 2 bad usage or bad input, nothing
+written; 3 credited, but rows were skipped; 130 interrupted. More: crbc COMMAND
+--help
 """
 
 _LOG_COMMANDS = {
@@ -160,14 +161,15 @@ def _train(args, rest) -> None:
   config = _read_config(rest)
   config_lib.validate(config)
   run_dir = pathlib.Path(args.run_dir or _new_run_dir(config))
-  if config.task != "sokoban":
-    from crbc_jax.learner import text_games
 
-    print(text_games.open_games(config).note, flush=True)
-  print(f"run folder {run_dir}", flush=True)
+  def announce(note):
+    print(f"{note}\n" * bool(note) + f"run folder {run_dir}", flush=True)
+
   _with_progress(
     config.env_steps,
-    lambda report: loop.start_run(config, run_dir, report=report),
+    lambda report: loop.start_run(
+      config, run_dir, report=report, announce=announce
+    ),
     run_dir,
   )
 
@@ -194,15 +196,18 @@ def _eval(args, _) -> None:
     return
   title = f"{args.run_dir}, update {found['update']}"
   rich.get_console().print(title, soft_wrap=True, highlight=False)
-  table = rich_table.Table()
-  for name in ("policy", "success", "mean steps"):
-    table.add_column(name, justify="left" if name == "policy" else "right")
-  for kind in ("greedy", "sampled"):
-    table.add_row(
-      kind, f"{found[f'success_{kind}']:.3f}", f"{found[f'length_{kind}']:.1f}"
-    )
+  kinds = ("greedy", "sampled")
+  table = rich_table.Table("", *kinds)
+  for name in found:  # success, length, score, and success by kind of game
+    metric, _, tag = name.partition("_greedy")
+    if tag or name.endswith("_greedy"):
+      numbers = (found[f"{metric}_{kind}{tag}"] for kind in kinds)
+      table.add_row(
+        {"length": "mean steps"}.get(metric, metric) + tag.replace("/", ", "),
+        *(f"{x:.1f}" if metric == "length" else f"{x:.3f}" for x in numbers),
+      )
   rich.print(table)
-  rich.print(f"{found['count']} levels, sha256 {found['sha256']}")
+  rich.print(f"{found['count']} held out, sha256 {found['sha256']}")
 
 
 def _list(args, _) -> None:

@@ -270,7 +270,7 @@ def test_eval(crbc, refusal, trained, tmp_path):
     row = next(r for r in output.splitlines() if kind in r)
     assert f"{result['final'][f'success_{kind}']:.3f}" in row
     assert f"{result['final'][f'length_{kind}']:.1f}" in row
-  assert f"8 levels, sha256 {result['panel']['sha256']}" in output
+  assert f"8 held out, sha256 {result['panel']['sha256']}" in output
   assert f"update {result['update']}" in output
   own = tmp_path / "own.txt"
   own.write_text("#####\n#@$.#\n#####\n")

@@ -41,8 +41,12 @@ def start_run(
   run_dir: str | pathlib.Path,
   *,
   report: Report | None = None,
+  announce: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
   """Trains from scratch into a new run folder and returns its result.
+
+  `announce` is told what the task says of itself (often nothing) before the
+  first update.
 
   Raises:
     ConfigError, LevelError: the config or its levels cannot be used.
@@ -57,6 +61,8 @@ def start_run(
       f"{run_dir}`, or choose another --run_dir"
     )
   current = task.make_task(config)  # may refuse: nothing is written yet
+  if announce:
+    announce(current.note)
   run_dir.mkdir(parents=True, exist_ok=True)
   records.write_json(
     run_dir / "levels.json",

@@ -72,6 +72,7 @@ class TaskLike(Protocol):
   logits_fn: Callable[..., Any]
   critic_params: Any
   value_fn: Callable[..., Any] | None
+  note: str  # where the levels come from, if that needs saying
 
   def collect_fn(self, config: ml_collections.ConfigDict) -> CollectFn:
     """How rollouts are collected."""
@@ -93,6 +94,7 @@ class Task:
   logits_fn: LogitsFn
   critic_params: Any = ()  # initial ones, () where no critic is needed
   value_fn: ValueFn | None = None
+  note: str = ""
 
   @property
   def num_actions(self) -> int:

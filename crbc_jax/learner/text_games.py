@@ -22,18 +22,23 @@ class TextGames:
   ids: tuple[str, ...]
   make: tuple[Callable[[], TextEnv], ...]  # a new episode of each game
   tags: tuple[tuple[str, ...], ...]  # what success is reported by
+  content: tuple[str, ...]  # changes with what there is in a game
 
   def __len__(self) -> int:
     return len(self.ids)
 
   @property
   def digest(self) -> str:
-    """Of the ids, which change with what is played."""
-    return hashlib.sha256(json.dumps(self.ids).encode()).hexdigest()
+    """Of ids and content."""
+    text = json.dumps([self.ids, self.content])
+    return hashlib.sha256(text.encode()).hexdigest()
 
   def __add__(self, other: "TextGames") -> "TextGames":
     return TextGames(
-      self.ids + other.ids, self.make + other.make, self.tags + other.tags
+      self.ids + other.ids,
+      self.make + other.make,
+      self.tags + other.tags,
+      self.content + other.content,
     )
 
   def take(self, index: Iterable[int]) -> "TextGames":
@@ -43,6 +48,7 @@ class TextGames:
       ids=tuple(self.ids[i] for i in index),
       make=tuple(self.make[i] for i in index),
       tags=tuple(self.tags[i] for i in index),
+      content=tuple(self.content[i] for i in index),
     )
 
 
@@ -76,6 +82,7 @@ def _alfworld(data: str, generated: int) -> GameSource:
       ids=tuple(game.id for game in games),
       make=tuple(functools.partial(alfworld.AlfworldEnv, g) for g in games),
       tags=tuple((split, game.task_type) for game in games),
+      content=tuple(_content(game) for game in games),
     )
 
   if not data:
@@ -109,6 +116,14 @@ def _alfworld(data: str, generated: int) -> GameSource:
   )
 
 
+def _content(game) -> str:
+  """What an ALFWorld game is: its task, and what there is at the start."""
+  from crbc_jax.envs.alfworld import AlfworldEnv
+
+  env = AlfworldEnv(game)
+  return json.dumps([game.goal, env.reset().text, env.keys().state])
+
+
 def _webshop(data: str, generated: int) -> GameSource:
   """Goals by upstream's split, in a shop of the data or a generated one."""
   try:
@@ -130,6 +145,7 @@ def _webshop(data: str, generated: int) -> GameSource:
         functools.partial(webshop.WebshopEnv, shop, goal) for goal in goals
       ),
       tags=tuple((goal.category,) for goal in goals),
+      content=tuple(map(repr, goals)),
     )
 
   train, panel = listed("train"), listed("eval")

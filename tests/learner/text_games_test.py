@@ -1,5 +1,6 @@
 """Games of ALFWorld and WebShop as the learner gets them."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -61,11 +62,17 @@ def test_generated_games(task):
 
 def test_a_panel_is_spread_over_the_list():
   games = text_games.TextGames(
-    tuple("abcdefgh"), (None,) * 8, tuple((x,) for x in "abcdefgh")
+    tuple("abcdefgh"),
+    (None,) * 8,
+    tuple((x,) for x in "abcdefgh"),
+    tuple("ABCDEFGH"),
   )
   kept = text_games._spread(games, 4)
   assert kept.ids == ("a", "c", "e", "g")
   assert kept.tags == (("a",), ("c",), ("e",), ("g",))
+  assert kept.content == ("A", "C", "E", "G")
+  other = dataclasses.replace(games, content=("?", *games.content[1:]))
+  assert other.digest != games.digest
   assert (games.take(np.array([1])) + kept).ids == ("b", *kept.ids)
 
 

@@ -25,6 +25,7 @@ def games(houses):
     ids=tuple(house.game_id for house in houses),
     make=tuple(functools.partial(dataclasses.replace, h) for h in houses),
     tags=tuple(("house", house.task_type) for house in houses),
+    content=tuple(map(repr, houses)),
   )
 
 

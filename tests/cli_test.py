@@ -266,16 +266,22 @@ def test_eval(crbc, refusal, trained, tmp_path):
   result = json.loads((trained / "result.json").read_text())
   status, output, _ = crbc("eval", trained)
   assert status == 0
-  for kind in ("greedy", "sampled"):
-    row = next(r for r in output.splitlines() if kind in r)
-    assert f"{result['final'][f'success_{kind}']:.3f}" in row
-    assert f"{result['final'][f'length_{kind}']:.1f}" in row
+  for name, shown, digits in (("success", "success", 3), ("length", "mean", 1)):
+    row = next(r for r in output.splitlines() if shown in r)
+    numbers = [
+      f"{result['final'][f'{name}_{kind}']:.{digits}f}"
+      for kind in ("greedy", "sampled")
+    ]
+    assert [cell for cell in row.split() if cell in numbers] == numbers
+  status, output, _ = crbc("eval", trained, "--json")
+  assert json.loads(output).items() >= result["final"].items()
+  status, output, _ = crbc("eval", trained)
   assert f"8 held out, sha256 {result['panel']['sha256']}" in output
   assert f"update {result['update']}" in output
   own = tmp_path / "own.txt"
   own.write_text("#####\n#@$.#\n#####\n")
   status, output, _ = crbc("eval", trained, f"--levels={own}")
-  assert status == 0 and "1 levels" in output
+  assert status == 0 and "1 held out" in output
   assert "no checkpoint 99" in refusal("eval", trained, "--checkpoint=99")
   own.write_text("######\n#@ $.#\n######\n")
   assert "do not fit" in refusal("eval", trained, f"--levels={own}")

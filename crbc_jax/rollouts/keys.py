@@ -18,7 +18,7 @@ from typing import Any
 from crbc_jax import specs
 from crbc_jax.checks import check_count, suggestion
 from crbc_jax.rollouts import keys_game24, keys_swe, keys_tools
-from crbc_jax.rollouts.log import Row
+from crbc_jax.rollouts.log import LogError, Row
 from crbc_jax.rollouts.table import INVALID_ACTION
 
 Key = str | int | None
@@ -120,28 +120,42 @@ def _resolve(
     )
   specs.check_options(f"{kind} {name!r}", options, specs.options_of(function))
   bound = functools.partial(function, **options) if options else function
-  return bound if name in known else _checked(kind, name, bound, extra)
+  return checked_key(kind, name, bound, extra=extra)
 
 
-def _checked(
-  kind: str, name: str, function: Callable, extra: int
+def checked_key(
+  kind: str, name: str, function: Callable, *, extra: int
 ) -> Callable[[Sequence[Row]], Sequence[Key]]:
-  """A user's function, whose result is looked at before it is trusted."""
+  """A key function whose result is looked at before it is trusted.
+
+  It raises a LogError with the place of the trajectory, whatever goes wrong.
+
+  Args:
+    kind, name: what messages call it.
+    function: rows of a trajectory [T] -> T + extra keys.
+    extra: 1 for a state key, 0 for an action key.
+  """
 
   @functools.wraps(function)
   def checked(rows: Sequence[Row]) -> list[Key]:
-    found = list(function(rows))
+    try:
+      found = list(function(rows))
+    except Exception as error:  # a user's own function may raise anything
+      problem = f"fails on this trajectory: {type(error).__name__}: {error}"
+      raise LogError(rows[0].place, f"{kind} {name!r} {problem}") from error
+    problem = ""
     if len(found) != len(rows) + extra:
-      raise ValueError(
-        f"{kind} {name!r} gave {len(found)} keys for {len(rows)} steps; "
-        f"give one for each step{' and one for the end' if extra else ''}"
+      problem = (
+        f"gave {len(found)} keys for {len(rows)} steps; give one for each step"
+        f"{' and one for the end' if extra else ''}"
       )
-    for key in found:
-      if not isinstance(key, str | int | None):
-        raise ValueError(
-          f"{kind} {name!r} gave a {type(key).__name__}; keys are text, whole "
-          "numbers or None"
-        )
+    odd = [key for key in found if not isinstance(key, str | int | None)]
+    if odd:
+      problem = (
+        f"gave a {type(odd[0]).__name__}; keys are text, whole numbers or None"
+      )
+    if problem:
+      raise LogError(rows[0].place, f"{kind} {name!r} {problem}")
     return found
 
   return checked

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from crbc_jax.rollouts import keys
-from crbc_jax.rollouts.log import LogError, Row
+from crbc_jax.rollouts.log import Row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,14 +92,7 @@ def compare_keys(
       numbers: dict[object, int] = {}
       visits = []
       for i, rows in enumerate(rollouts):
-        try:
-          found = list(zip(state_key(rows), action_key(rows), strict=False))
-        except Exception as error:  # a user's own function may raise anything
-          raise LogError(
-            rows[0].place,
-            "a key function fails on this trajectory:"
-            f" {type(error).__name__}: {error}",
-          ) from error
+        found = zip(state_key(rows), action_key(rows), strict=False)
         for t, (state, action) in enumerate(found):
           anchor = (i, t) if state is None else state  # a missing one is alone
           number = numbers.setdefault(anchor, len(numbers))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crbc_jax.rollouts.keys import ActionKey, Key, StateKey
-from crbc_jax.rollouts.log import Row
+from crbc_jax.rollouts.log import LogError, Row
 from crbc_jax.rollouts.store import Numbered, RowStore, text_size
 from crbc_jax.rollouts.table import (
   INVALID_ACTION,
@@ -81,10 +81,10 @@ def make_table(
   following: list[Key] = []
   actions: list[Key] = []
   for trajectory in _trajectories(rows):
-    before = _keys(state_key, trajectory, extra=1)
+    before = _keys(state_key, trajectory)
     states += before[:-1]
     following += before[1:]
-    actions += _keys(action_key, trajectory, extra=0)
+    actions += _keys(action_key, trajectory)
   _check_successors(rows)
   column = dict(
     zip(Row._fields, zip(*(r for _, r in rows), strict=True), strict=True)
@@ -127,26 +127,13 @@ def _trajectories(rows: Iterable[Numbered]) -> Iterator[list[Numbered]]:
 
 
 def _keys(
-  function: StateKey | ActionKey, trajectory: list[Numbered], *, extra: int
-) -> list[Key]:
-  """What a key function gives for a trajectory, checked."""
-  numbers = [n for n, _ in trajectory]
+  function: StateKey | ActionKey, trajectory: list[Numbered]
+) -> Sequence[Key]:
+  """The keys of a trajectory; an error names all of its rows."""
   try:
-    keys = list(function([row for _, row in trajectory]))
-    hash(tuple(keys))
-  except Exception as error:  # a user's own function may raise anything
-    raise RolloutError(
-      f"the key function fails on this trajectory:"
-      f" {type(error).__name__}: {error}",
-      numbers,
-    ) from error
-  if len(keys) != len(trajectory) + extra:
-    raise RolloutError(
-      f"the key function gives {len(keys)} keys for a trajectory of"
-      f" {len(trajectory)} steps; it must give {len(trajectory) + extra}",
-      numbers,
-    )
-  return keys
+    return function([row for _, row in trajectory])
+  except LogError as error:
+    raise RolloutError(error.reason, [n for n, _ in trajectory]) from error
 
 
 def _check_successors(rows: Sequence[Numbered]) -> None:

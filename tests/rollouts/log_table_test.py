@@ -210,16 +210,18 @@ def test_a_group_that_is_left_with_one_goes_as_well(tables):
   ("function", "reason"),
   [
     (lambda rows: 1 / 0, "ZeroDivisionError: division by zero"),
-    (lambda rows: [[]] * (len(rows) + 1), "TypeError: unhashable type"),
-    (lambda rows: ["s"], "gives 1 keys for a trajectory of 2 steps; it must"),
+    (lambda rows: [[]] * (len(rows) + 1), "gave a list; keys are text"),
+    (lambda rows: ["s"], "gave 1 keys for 2 steps; give one for each"),
     (lambda rows: None, "TypeError: 'NoneType' object is not iterable"),
   ],
 )
 def test_a_key_function_that_fails_is_an_error_of_the_row(
   function, reason, tables
 ):
-  with pytest.raises(LogError, match=f"log.jsonl:1: the key .*{reason}"):
-    tables(house(), state=function)
+  state = keys.checked_key("state key", "m:f", function, extra=1)
+  message = f"log.jsonl:1: state key 'm:f' .*{reason}"
+  with pytest.raises(LogError, match=message):
+    tables(house(), state=state)
 
 
 def test_ids_equal_but_for_their_type_stay_apart(tables):

@@ -31,10 +31,11 @@ from crbc_jax.rollouts.log import INT64, Item, Place, Rejected, Row
 from crbc_jax.rollouts.readers.fields import (
   check_unicode,
   identity,
+  json_lines,
   number,
   typed,
 )
-from crbc_jax.rollouts.readers.source import Source, parse_json
+from crbc_jax.rollouts.readers.source import Source
 from crbc_jax.types import Boundary
 
 FIELDS = (
@@ -65,17 +66,12 @@ MAX_TOKENS = 1 << 24
 
 def read(source: Source) -> Iterator[Item]:
   """Rows of a JSON-lines file; see the module for its fields."""
-  for line in source.lines():
-    if isinstance(line, Rejected):
-      yield line
-      continue
-    place, text = line
-    try:
-      fields = parse_json(text)
-    except ValueError as error:
-      yield Rejected(place, f"is not JSON: {error}", text)
-      continue
-    yield row_of(fields, place)
+  for found in json_lines(source):
+    if isinstance(found, Rejected):
+      yield found
+    else:
+      place, fields = found
+      yield row_of(fields, place)
 
 
 def recognises(head: str) -> bool:

@@ -6,12 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from crbc_jax import make_batch, make_credit_fn
+from crbc_jax import Boundary, make_batch, make_credit_fn
 
 # A wheel installed elsewhere comes without the experiments.
 bench_credit = pytest.importorskip("experiments.bench_credit")
 race = pytest.importorskip("experiments.bench_race")
 rivals = pytest.importorskip("experiments.bench_competitors")
+python = pytest.importorskip("experiments.bench_python")
 timing = pytest.importorskip("experiments.bench_timing")
 workloads = pytest.importorskip("experiments.workloads")
 
@@ -58,15 +59,42 @@ def test_tight_arrays_have_no_room_left(setting):
 def test_python_competitors_agree_with_the_estimators(setting):
   table, batch, _, credit = setting
   columns = workloads.with_text(table, 40)
-  found = np.array(rivals.python_closure(columns))
+  found = np.array(python.python_closure(columns))
   ours = batch.to_rows(credit.advantage, len(table))
   np.testing.assert_allclose(found, ours, atol=2e-3)
   credit_fn = make_credit_fn(
     "gigpo", statistics="trajectory", success_reward=1.0
   )
   ours = batch.to_rows(credit_fn(batch.arrays).advantage, len(table))
-  found = np.array(rivals.python_gigpo(columns))
+  found = np.array(python.python_gigpo(columns))
   np.testing.assert_allclose(found, ours, atol=2e-3)
+
+
+def test_the_sparse_closure_is_the_python_closure(setting):
+  columns = workloads.with_text(setting[0], 40)
+  np.testing.assert_allclose(
+    python.scipy_closure(columns), python.python_closure(columns), atol=2e-4
+  )
+
+
+def test_the_shortest_path_loop_by_hand():
+  """Two rollouts from one state; one reaches the goal in two steps."""
+  found = python.python_shortest_path(
+    {
+      "group_id": ["g"] * 4,
+      "traj_id": ["a", "a", "b", "b"],
+      "state_key": ["s", "near", "s", "pit"],
+      "boundary": [
+        Boundary.NONE,
+        Boundary.SUCCESS,
+        Boundary.NONE,
+        Boundary.FAILURE,
+      ],
+    }
+  )
+  # GRPO gives +-1/sqrt(2); at the shared state .95 against 0 gives as much.
+  half = 2**-0.5
+  np.testing.assert_allclose(found, [2 * half, half, -2 * half, -half], 1e-4)
 
 
 def test_one_section_writes_its_results(tmp_path):

@@ -112,7 +112,7 @@ def test_quick_benchmark_writes_its_results(tmp_path):
   bench_credit.main(["--quick", "--out", str(tmp_path)])
   found = json.loads((tmp_path / "bench_credit.json").read_text())
   assert {g["passed"] for g in found["goals"]} == {None}
-  assert len(found["goals"]) == 13
+  assert len(found["goals"]) == 15
   names = {x["name"] for x in found["lines"] if x["seconds"]}
   assert {"ours", "dense LU", "spsolve per group", "bincount pass"} <= names
   assert {"Python GiGPO", "Python closure", "NumPy dense"} <= names

@@ -121,7 +121,7 @@ def main(argv: list[str] | None = None) -> None:
     pool.run_all([job for jobs in zip(*runs.values()) for job in jobs])  # noqa: B905
   folders = {label: [j.run_dir for j in jobs] for label, jobs in runs.items()}
   found = summary(folders, budget)
-  rich.print(_terminal(args.task, found["rows"]))
+  rich.print(_terminal(args.task, found["rows"], len(args.seeds)))
   given = sys.argv[1:] if argv is None else argv
   command = shlex.join(["python", "-m", "experiments.text_games", *given])
   result = {
@@ -254,10 +254,10 @@ def _cells(row: dict, seeds: int) -> list[str]:
   ]
 
 
-def _terminal(task: str, rows) -> Table:
+def _terminal(task: str, rows, seeds: int) -> Table:
   table = Table(*_HEADINGS, title=f"{task}: held-out success")
   for row in rows:
-    table.add_row(*_cells(row, 0))
+    table.add_row(*_cells(row, seeds))
   return table
 
 

@@ -95,6 +95,9 @@ def fixed_shape(
   """
   rows = rollouts * steps
   anchors = next_rung(needed.anchors, smallest=32)
+  # Short episodes on a grid have little to contract; where there are many
+  # anchors, a solve of them all would cost more than another compilation.
+  branching = min(anchors, next_rung(needed.branching, smallest=128))
   return BatchShape(
     groups=groups,
     rows=rows,
@@ -102,7 +105,7 @@ def fixed_shape(
     pairs=min(rows, anchors * actions),
     rollouts=rollouts,
     transitions=rows,
-    branching=anchors,  # short episodes on a grid have little to contract
+    branching=branching,
   )
 
 

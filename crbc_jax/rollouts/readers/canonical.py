@@ -22,6 +22,7 @@ function (`--state-key`) makes of a raw observation what states are compared by.
 Other fields are ignored.
 """
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -36,27 +37,13 @@ from crbc_jax.rollouts.readers.fields import (
   typed,
 )
 from crbc_jax.rollouts.readers.source import Source
+from crbc_jax.rollouts.table import REQUIRED, StepTable
 from crbc_jax.types import Boundary
 
-FIELDS = (
-  "group_id",
-  "traj_id",
-  "step_idx",
-  "state_key",
-  "action_key",
-  "boundary",
-  "next_state_key",
-  "reward",
-  "outcome",
-  "valid",
-  "weight",
-  "row_id",
-  "token_start",
-  "token_end",
-  "value",
+FIELDS = tuple(
+  dict.fromkeys([*REQUIRED, *(f.name for f in dataclasses.fields(StepTable))])
 )
-
-REQUIRED = FIELDS[:6]
+"""The columns of a table, those that are required first."""
 
 _BOUNDARIES = {kind.name.lower(): kind for kind in Boundary}
 

@@ -4,10 +4,11 @@
   python -m experiments.text_games --task webshop --data FILE
   python -m experiments.text_games --task alfworld --data FILE --report
 
-All runs begin from the same cloned policy (config file of the task). Options
-of the estimators are those that were best on Sokoban (results/sweep.json);
-the learning rate is tuned here, for each estimator alike: two rates, a third
-of the budget, a seed that the comparison does not use. Seeds are paired.
+All runs begin from the same cloned policy (config file of the task). Every
+estimator is tuned alike, in runs of a third of the budget with a seed that the
+comparison does not use, on the same held-out games: first its options
+(`experiments.contestants`) at the middle learning rate, then the other rates
+with the best of them. Seeds are paired.
 
 Without --data it runs on generated games, which says nothing about the
 benchmarks. Writes results/TASK.{json,md,png,svg}.
@@ -17,6 +18,7 @@ import argparse
 import importlib
 import json
 import pathlib
+import re
 import shlex
 import sys
 
@@ -34,9 +36,11 @@ from crbc_jax.learner import records, task, text_collect, training_step
 from crbc_jax.report import plots
 from experiments import pool, statistics
 from experiments.bench_credit import markdown_table
+from experiments.contestants import chosen
 
 LABELS = (
   "CRBC exact",
+  "CRBC depth 2",
   "CRBC depth 0",
   "GraphGPO",
   "GiGPO",
@@ -44,7 +48,7 @@ LABELS = (
   "GRPO",
 )
 OURS = "CRBC exact"
-RATES = (3e-4, 1e-3)
+RATES = (1e-3, 3e-4, 3e-3)  # options are tried at the first
 SEEDS = (0, 1, 2)
 TUNING_SEED = 100
 METRIC = "success_sampled"
@@ -69,17 +73,15 @@ def main(argv: list[str] | None = None) -> None:
   parser.add_argument("--results", default="results", type=pathlib.Path)
   args = parser.parse_args(argv)
   budget = args.env_steps or BUDGET[args.task]
-  best = json.loads(pathlib.Path("results/sweep.json").read_text())["best"]
-  estimators = {label: best[label]["estimator"] for label in args.only}
 
-  def job(stage, label, rate, seed, steps):
-    slug = f"{args.task}-{stage}-{label}-{rate:g}-s{seed}".replace(" ", "_")
+  def job(stage, estimator, rate, seed, steps):
+    slug = re.sub(r"[^\w.=]+", "_", f"{args.task}-{stage}-{estimator}")
     config = importlib.import_module(f"configs.{args.task}").get_config()
     return pool.Job(
-      args.out / slug,
+      args.out / f"{slug}-{rate:g}-s{seed}",
       config_lib.changes(config)
       | {
-        "estimator": estimators[label],
+        "estimator": estimator,
         "learner.learning_rate": rate,
         "seed": seed,
         "env_steps": steps,
@@ -90,32 +92,28 @@ def main(argv: list[str] | None = None) -> None:
       },
     )
 
-  tuning = {
-    (label, rate): job("tune", label, rate, TUNING_SEED, budget // 3)
-    for label in args.only
-    for rate in args.rates
-  }
-  if not args.report:
-    pool.run_all(list(tuning.values()))
-  tuned = {}
-  for label in args.only:
-    areas = {
-      rate: statistics.Curve.read(tuning[label, rate].run_dir, METRIC).area(
-        budget // 3
+  def areas(settings):
+    """Trains what is missing; area under the curve of each setting."""
+    jobs = {
+      (estimator, rate): job(
+        "tune", estimator, rate, TUNING_SEED, budget // 3
       )
-      for rate in args.rates
+      for estimator, rate in settings
     }
-    tuned[label] = {
-      "estimator": estimators[label],
-      "learning_rate": max(areas, key=lambda rate: areas[rate]),
-      "areas": {f"{rate:g}": round(area, 4) for rate, area in areas.items()},
+    if not args.report:
+      pool.run_all(list(jobs.values()))
+    return {
+      setting: statistics.Curve.read(job.run_dir, METRIC).area(budget // 3)
+      for setting, job in jobs.items()
     }
+
+  tuned = tune(chosen(args.only), args.rates, areas)
   runs = {
     label: [
-      job("run", label, tuned[label]["learning_rate"], seed, budget)
+      job("run", best["estimator"], best["learning_rate"], seed, budget)
       for seed in args.seeds
     ]
-    for label in args.only
+    for label, best in tuned.items()
   }
   if not args.report:
     pool.run_all([job for jobs in zip(*runs.values()) for job in jobs])  # noqa: B905
@@ -137,6 +135,34 @@ def main(argv: list[str] | None = None) -> None:
   write_text(args.results / f"{args.task}.md", _markdown(args.task, result))
   plots.learning_curves({args.task: found["curves"]}, args.results / args.task)
   rich.print(f"wrote {args.results}/{args.task}.json, .md, .png and .svg")
+
+
+def tune(contestants, rates, areas) -> dict[str, dict]:
+  """The best setting of each contestant: options first, then the rate.
+
+  Args:
+    contestants: `contestants.Contestant`s.
+    rates: learning rates; options are tried at the first.
+    areas: {(estimator, rate): area} of a list of such settings.
+  """
+  found = areas([(e, rates[0]) for c in contestants for e in c.estimators])
+  best = {
+    c.label: max(c.estimators, key=lambda e: found[e, rates[0]])
+    for c in contestants
+  }
+  found |= areas([(e, rate) for e in best.values() for rate in rates[1:]])
+  return {
+    c.label: {
+      "estimator": best[c.label],
+      "learning_rate": max(rates, key=lambda rate: found[best[c.label], rate]),
+      "areas": {
+        f"{e} {rate:g}": round(area, 4)
+        for (e, rate), area in found.items()
+        if e in c.estimators
+      },
+    }
+    for c in contestants
+  }
 
 
 def summary(folders, budget: int) -> dict:
@@ -289,13 +315,14 @@ def _markdown(task: str, result: dict) -> str:
       ],
     ),
     "Share of time (median of the updates, evaluation aside; rollout is"
-    " environment and policy together), and the learning rate chosen:",
+    " environment and policy together), and the setting chosen:",
     markdown_table(
-      ("estimator", "rollout", "credit", "update", "learning rate"),
+      ("estimator", "rollout", "credit", "update", "setting", "rate"),
       [
         (
           label,
           *(f"{x:.1%}" for x in result["time"][label].values()),
+          f"`{result['tuned'][label]['estimator']}`",
           f"{result['tuned'][label]['learning_rate']:g}",
         )
         for label in labels

@@ -51,6 +51,7 @@ def get_config() -> ml_collections.ConfigDict:
           # Folder or bundle of games or products. Empty: generated ones.
           "data": "",
           "generated": 200,  # games to generate (webshop: products)
+          "added": 0,  # generated games to train on beside those of `data`
           "step_limit": 50,
           "state_key": "state",  # or "history", "text": the anchors
           "width": 64,  # of the word embedding
@@ -243,6 +244,7 @@ _LATER_SECTIONS = ("task", "text")
 _LATER_KEYS = {
   "learner": ("critic_learning_rate", "value_clip"),
   "env": ("state_keys",),
+  "text": ("added",),
 }
 _RANGES = (
   ("env_steps", 1, _INF),
@@ -251,6 +253,7 @@ _RANGES = (
   ("env.step_limit", 1, _INF),
   ("env.slip", 0, 1),
   ("text.generated", 1, _INF),
+  ("text.added", 0, _INF),
   ("text.step_limit", 1, _INF),
   ("text.width", 1, _INF),
   ("text.hidden", 2, _INF),

@@ -65,17 +65,19 @@ class GameSource:
 def open_games(config: ml_collections.ConfigDict) -> GameSource:
   """The games of a config: those of its data, or generated ones."""
   source = {"alfworld": _alfworld, "webshop": _webshop}[config.task](
-    config.text.data, config.text.generated
+    config.text
   )
   return dataclasses.replace(source, panel=_spread(source.panel, config.panel))
 
 
-def _alfworld(data: str, generated: int) -> GameSource:
-  """Games of the release by split, or generated ones.
+def _alfworld(text: ml_collections.ConfigDict) -> GameSource:
+  """Games of the release by split and some generated ones, or those alone.
 
   A bundle may hold valid_train in place of train, a sample of it.
   """
   from crbc_jax.envs import alfworld
+
+  data, generated = text.data, text.generated
 
   def listed(games, split):
     return TextGames(
@@ -107,12 +109,15 @@ def _alfworld(data: str, generated: int) -> GameSource:
       f" on (valid_seen, valid_unseen); it holds {', '.join(splits)}",
     )
   panel = [listed(splits[name], name) for name in held_out]
+  counts = [f"{len(splits[x])} {x}" for x in (training, *held_out)]
+  if text.added:
+    counts.append(f"{text.added} generated to train on")
+  added = listed(alfworld.generate_games(text.added, seed=0), "generated")
   return GameSource(
-    train=listed(splits[training], training),
+    train=listed(splits[training], training) + added,
     panel=functools.reduce(operator.add, panel),
     expert=alfworld.expert_command,
-    note=f"ALFWorld games of {data}: "
-    + ", ".join(f"{len(splits[x])} {x}" for x in (training, *held_out)),
+    note=f"ALFWorld games of {data}: " + ", ".join(counts),
   )
 
 
@@ -124,8 +129,14 @@ def _content(game) -> str:
   return json.dumps([game.goal, env.reset().text, env.keys().state])
 
 
-def _webshop(data: str, generated: int) -> GameSource:
+def _webshop(text: ml_collections.ConfigDict) -> GameSource:
   """Goals by upstream's split, in a shop of the data or a generated one."""
+  data, generated = text.data, text.generated
+  if text.added:
+    raise ConfigError(
+      f"config.text.added is {text.added}: only ALFWorld's games can be added"
+      " to; a shop has thousands of goals"
+    )
   try:
     from crbc_jax.envs import webshop
   except ImportError as error:  # an extra is not installed: says which

@@ -10,6 +10,7 @@ from crbc_jax import cli
 from crbc_jax.envs.alfworld import GameError
 from crbc_jax.learner import config as config_lib
 from crbc_jax.learner import text_games
+from crbc_jax.learner.config import ConfigError
 from crbc_jax.types import Boundary
 from tests.envs.alfworld.games_test import record, write_bundle
 
@@ -92,6 +93,20 @@ def test_alfworld_games_by_split(splits, training, tmp_path):
   assert [tags[0] for tags in found.train.tags] == [training]
   assert [tags[0] for tags in found.panel.tags] == [splits[-1]]
   assert f"1 {training}, 1 {splits[-1]}" in found.note
+
+
+def test_generated_games_beside_those_of_the_data(tmp_path):
+  records = [record(0, split="train"), record(1, split="valid_seen")]
+  path = str(write_bundle(tmp_path, records))
+  found = text_games.open_games(
+    config_of("alfworld", **{"text.data": path, "text.added": 7})
+  )
+  assert [tags[0] for tags in found.train.tags] == ["train"] + ["generated"] * 7
+  assert len(set(found.train.ids)) == 8
+  assert [tags[0] for tags in found.panel.tags] == ["valid_seen"]
+  assert "7 generated to train on" in found.note
+  with pytest.raises(ConfigError, match=r"text\.added is 1: only ALFWorld"):
+    text_games.open_games(config_of("webshop", **{"text.added": 1}))
 
 
 @pytest.mark.parametrize("split", ["train", "valid_seen"])

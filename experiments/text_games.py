@@ -16,7 +16,6 @@ benchmarks. Writes results/TASK.{json,md,png,svg}.
 
 import argparse
 import importlib
-import json
 import pathlib
 import re
 import shlex
@@ -95,9 +94,7 @@ def main(argv: list[str] | None = None) -> None:
   def areas(settings):
     """Trains what is missing; area under the curve of each setting."""
     jobs = {
-      (estimator, rate): job(
-        "tune", estimator, rate, TUNING_SEED, budget // 3
-      )
+      (estimator, rate): job("tune", estimator, rate, TUNING_SEED, budget // 3)
       for estimator, rate in settings
     }
     if not args.report:

@@ -21,7 +21,8 @@ REAL_DATA = $(or $(CRBC_REAL_DATA),$(abspath ../shared/data))
 fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help venv train sweep compare credit-accuracy game24 fuzz-logs bench \
+.PHONY: help venv train sweep compare depth-ablation \
+  ablations credit-accuracy game24 fuzz-logs bench \
   bench-credit bench-webshop bench-alfworld alfworld-keys alfworld-check \
   test test-slow lint format wheel-test clean
 
@@ -42,6 +43,12 @@ sweep: $(INSTALLED)  ## tune every estimator alike (before compare)
 
 compare: $(INSTALLED)  ## compare the estimators under one budget
 	$(PY) -m experiments.compare $(ARGS)
+
+depth-ablation: $(INSTALLED)  ## credit error and training at every depth
+	$(PY) -m experiments.depth_ablation $(ARGS)
+
+ablations: $(INSTALLED)  ## the paper's ablations at laptop scale
+	$(PY) -m experiments.ablations $(ARGS)
 
 credit-accuracy: $(INSTALLED)  ## compare credit with exact values
 	$(PY) -m experiments.credit_accuracy $(ARGS)

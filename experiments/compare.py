@@ -30,7 +30,8 @@ import crbc_jax
 from crbc_jax.files import write_text
 from crbc_jax.learner.records import write_json
 from crbc_jax.report import plots
-from experiments import pool, statistics
+from experiments import pool, reliable, statistics
+from experiments.bench_credit import markdown_table
 from experiments.contestants import LABELS
 
 SETTINGS = {
@@ -44,6 +45,7 @@ SETTINGS = {
   # Anchors are the player's cell alone: what the boxes do is hidden from them.
   "6x6 aliased keys": {"env_steps": 500_000, "env.state_keys": "player"},
 }
+AGGREGATED = ("6x6", "7x7", "6x6 slip .25")
 SEEDS = (0, 1, 2, 3, 4)
 EVAL_EVERY = 50_000
 METRIC = "success_sampled"
@@ -126,9 +128,10 @@ def main(argv: list[str] | None = None) -> None:
       "metric": METRIC,
       "tuned": kept["tuned"] | tuned,
       "settings": results,
+      "aggregate": (total := aggregate(results)),
     },
   )
-  write_text(args.results / "compare.md", _markdown(results, args.seeds))
+  write_text(args.results / "compare.md", _markdown(results, args.seeds, total))
   plots.learning_curves(
     {
       setting: {
@@ -213,6 +216,42 @@ def _summary(curves, budget: int) -> dict:
   return {"budget": budget, "rows": rows}
 
 
+def aggregate(results) -> dict[str, dict]:
+  """Over the settings with exact keys, of who ran in all of them.
+
+  Returns:
+    {label: {"iqm" of the areas, "ahead": the chance that CRBC exact is}}.
+  """
+  settings = [name for name in AGGREGATED if name in results]
+  labels = [
+    label
+    for label in (results[settings[0]]["curves"] if settings else ())
+    if all(label in results[name]["curves"] for name in settings)
+  ]
+  if OURS not in labels or len(labels) < 2:
+    return {}
+  scores = {
+    label: np.array(
+      [
+        [
+          statistics.Curve(
+            np.array(c["env_steps"]), np.array(c["success"])
+          ).area(results[name]["budget"])
+          for c in results[name]["curves"][label]
+        ]
+        for name in settings
+      ]
+    ).T
+    for label in labels
+  }
+  ahead = reliable.improvement(scores, OURS)
+  found = {
+    label: {"settings": settings, "iqm": iqm, "ahead": ahead.get(label)}
+    for label, iqm in reliable.iqm(scores).items()
+  }
+  return dict(sorted(found.items(), key=lambda item: -item[1]["iqm"].mean))
+
+
 def _cells(row: dict) -> list[str]:
   median = row["median_steps"]
   steps = f"{median / 1e3:.0f} k" if median is not None else "–"
@@ -246,7 +285,7 @@ def _terminal_table(setting: str, rows) -> Table:
   return table
 
 
-def _markdown(results, seeds) -> str:
+def _markdown(results, seeds, total) -> str:
   lines = [
     "<!-- written by experiments/compare.py; do not edit -->",
     f"Held-out success ({METRIC.replace('_', ', ')}), {len(seeds)} paired "
@@ -257,6 +296,24 @@ def _markdown(results, seeds) -> str:
     lines.append("| " + " | ".join(_HEADINGS) + " |")
     lines.append("|" + "---|" * len(_HEADINGS))
     lines += ["| " + " | ".join(_cells(r)) + " |" for r in result["rows"]]
+  if total:
+    settings = ", ".join(next(iter(total.values()))["settings"])
+    lines += [
+      "",
+      f"**{settings} together** (rliable; stratified bootstrap)",
+      "",
+      markdown_table(
+        (
+          "estimator",
+          "interquartile mean of the areas",
+          f"probability that {OURS} is ahead",
+        ),
+        [
+          (label, str(x["iqm"]), str(x["ahead"]) if x["ahead"] else "–")
+          for label, x in total.items()
+        ],
+      ),
+    ]
   return "\n".join(lines) + "\n"
 
 

@@ -180,10 +180,16 @@ def credit_steps(
   rollouts: collect.Rollouts, credit_fn: CreditFn, *, actions: int
 ):
   """What `credit_fn` returns, as [P, G, T] arrays with 0 where masked."""
-  groups, group_size, steps = rollouts.mask.shape
-  # No more anchors or pairs than rows: one shape, and one program, for all.
-  rows = group_size * steps
-  shape = BatchShape(
+  shape = widest_shape(rollouts.mask.shape)
+  batch = training_step.batch_rollouts(rollouts, actions=actions, shape=shape)
+  return jax.tree.map(batch.to_steps, jax.device_get(credit_fn(batch.arrays)))
+
+
+def widest_shape(steps: tuple[int, ...]) -> BatchShape:
+  """No more anchors or pairs than rows: one program for all [P, G, T]."""
+  groups, group_size, length = steps
+  rows = group_size * length
+  return BatchShape(
     groups=groups,
     rows=rows,
     anchors=rows,
@@ -192,8 +198,6 @@ def credit_steps(
     transitions=rows,
     branching=rows,
   )
-  batch = training_step.batch_rollouts(rollouts, actions=actions, shape=shape)
-  return jax.tree.map(batch.to_steps, jax.device_get(credit_fn(batch.arrays)))
 
 
 def metrics(

@@ -112,6 +112,32 @@ def values_at(
   )
 
 
+def depth_bound(
+  process: EmpiricalProcess, *, beta: chex.Numeric, depths: tuple[float, ...]
+) -> chex.Array:
+  """How far the credit of depth K can be from that of the closure; [D].
+
+    max_(s,a) |A^inf - A^K| <= 2 beta^K / (1 - beta) max_s |T V^0 - V^0|
+
+  Source: CRBC (arXiv 2609.35082), bound of the finite-depth family. It speaks
+  of K >= 1: depth 0 credits with returns, not with T, and gets infinity, as
+  does every finite depth at beta = 1.
+
+  Args:
+    process: one unbatched process.
+    beta: discount in (0, 1].
+    depths: 0, 1, 2, ... or `EXACT`, in any order.
+  """
+  for depth in depths:
+    check_depth(depth)
+  v = finite_values(process, beta=beta, depths=(0, 1)).v
+  moved = jnp.max(jnp.abs(v[1] - v[0]))
+  depth = jnp.asarray(depths)
+  bound = 2.0 * beta**depth * moved / (1.0 - beta)
+  settled = (moved == 0) | jnp.isinf(depth)
+  return jnp.where(depth == 0, jnp.inf, jnp.where(settled, 0.0, bound))
+
+
 def visit_values(process: EmpiricalProcess) -> Values:
   """Depth 0: mean return over the visits to s, and to (s,a)."""
   v = _state_mean_of_rows(process, process.row_return)

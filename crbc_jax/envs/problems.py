@@ -127,7 +127,8 @@ def sample(
 
   Args:
     problem: the process.
-    policy: [K, A], action probabilities at each key.
+    policy: [K, A], action probabilities at each key, or [P, K, A], those of
+      each group.
     groups: P.
     group_size: G.
     rng: everything random comes from it.
@@ -136,13 +137,15 @@ def sample(
   shape = (groups, group_size, problem.horizon)
   state, action = np.zeros(shape, int), np.zeros(shape, int)
   boundary, mask = np.zeros(shape, int), np.zeros(shape, bool)
+  policy = np.broadcast_to(policy, (groups, *policy.shape[-2:]))
+  group = np.arange(groups)[:, None]
   first = _draw(np.broadcast_to(problem.start, (groups, states)), rng)
   now = np.repeat(first[:, None], group_size, axis=1)
   shown = now.copy()  # the last state that is not absorbing
   for t in range(problem.horizon):
     live = now < states
     here = np.where(live, now, 0)
-    chosen = _draw(policy[problem.key[here]], rng)
+    chosen = _draw(policy[group, problem.key[here]], rng)
     after = _draw(problem.transition[here, chosen], rng)
     state[:, :, t], action[:, :, t] = here, np.where(live, chosen, 0)
     mask[:, :, t] = live
@@ -409,4 +412,7 @@ PROBLEMS: dict[str, Callable[[np.random.Generator], Problem]] = {
   "alias rooms": alias_rooms,
   "fetch hidden": fetch_hidden,
 }
-"""Name -> a problem drawn from a generator. The last two mislead closure."""
+"""Name -> a problem drawn from a generator."""
+
+MISLEADING = ("alias rooms", "fetch hidden")
+"""Where the key hides state that differs between the rollouts of a group."""

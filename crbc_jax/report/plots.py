@@ -129,6 +129,101 @@ def against_depth(
   save(figure, path)
 
 
+def depth_panels(
+  panels: Mapping[str, Mapping[str, Sequence[Any] | None]],
+  path: pathlib.Path,
+  *,
+  depths: Sequence[float],
+  columns: int = 4,
+) -> None:
+  """Small panels of quantities in [0, 1] against depth.
+
+  Args:
+    panels: title -> name -> values at each depth: numbers, or (mean, low, high)
+      with the interval shaded; None (a quantity, or one value of it) is left
+      out, and what is above 1 leaves the panel.
+    path: without suffix; writes .png and .svg.
+    depths: in the order of the values; inf is the closure.
+    columns: of panels.
+  """
+  rows = -(-len(panels) // columns)
+  figure = Figure(
+    figsize=(2.6 * columns, 2.2 * rows + 0.6), layout="constrained"
+  )
+  axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+  place = np.arange(len(depths))
+  names = list(dict.fromkeys(n for panel in panels.values() for n in panel))
+  looks = dict(zip(names, list(STYLES.values())[:6], strict=False))
+  handles: dict[str, Any] = {}
+  for axis in axes.reshape(-1)[len(panels) :]:
+    axis.remove()
+  for axis, (title, panel) in zip(
+    axes.reshape(-1), panels.items(), strict=False
+  ):
+    for name, values in panel.items():
+      if values is None:
+        continue
+      colour, marker = looks[name]
+      points = np.array(
+        [(np.nan,) * 3 if v is None else np.broadcast_to(v, 3) for v in values],
+        float,
+      )
+      axis.fill_between(
+        place, points[:, 1], points[:, 2], color=colour, alpha=0.2, lw=0
+      )
+      (handles[name],) = axis.plot(
+        place, points[:, 0], marker=marker, color=colour, ms=4, lw=1.2
+      )
+    axis.set_title(title, fontsize=9)
+    axis.set_xticks(place, [f"{d:g}".replace("inf", "∞") for d in depths])
+    axis.set_ylim(0, 1.02)
+    axis.grid(axis="y", lw=0.4)
+  figure.supxlabel("depth of the closure", fontsize=10)
+  figure.legend(
+    handles.values(),
+    handles.keys(),
+    loc="outside upper center",
+    ncols=len(handles),
+    frameon=False,
+  )
+  save(figure, path)
+
+
+def factors(
+  panels: Mapping[str, Mapping[str, Sequence[float]]],
+  path: pathlib.Path,
+  *,
+  xlabel: str,
+  columns: int = 3,
+) -> None:
+  """One point with its interval for each setting of each factor.
+
+  Args:
+    panels: factor -> setting -> (mean, low, high).
+    path: without suffix; writes .png and .svg.
+    xlabel: what is shown.
+    columns: of panels.
+  """
+  rows = -(-len(panels) // columns)
+  figure = Figure(figsize=(4.2 * columns, 2.5 * rows), layout="constrained")
+  axes = figure.subplots(rows, columns, sharex=True, squeeze=False)
+  for axis in axes.reshape(-1)[len(panels) :]:
+    axis.remove()
+  colour = STYLES["CRBC exact"][0]
+  for axis, (title, settings) in zip(
+    axes.reshape(-1), panels.items(), strict=False
+  ):
+    mean, low, high = np.array(list(settings.values())).T
+    place = np.arange(len(settings))[::-1]
+    axis.hlines(place, low, high, color=colour, lw=2)
+    axis.plot(mean, place, "o", color=colour)
+    axis.set_yticks(place, list(settings), fontsize=8)
+    axis.set_title(title, fontsize=9)
+    axis.grid(axis="x", lw=0.4)
+  figure.supxlabel(xlabel, fontsize=10)
+  save(figure, path)
+
+
 def save(figure: Figure, path: pathlib.Path) -> None:
   """Writes `path`.png and `path`.svg; the same figure gives the same bytes."""
   path.parent.mkdir(parents=True, exist_ok=True)

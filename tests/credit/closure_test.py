@@ -458,6 +458,24 @@ def test_depth_converges_within_the_stated_bound(beta):
     assert (error <= bound + 2e-6).all()
 
 
+def test_the_bound_of_a_depth():
+  """§1.3 on the worked example, beta .9: |T V^0 - V^0| is .10125 at s1."""
+  batch = make_batch(groups_lib.table_of([groups_lib.golden()]))
+  group = groups_lib.one(batch.arrays)
+  process = build_process(group, beta=0.9)
+  found = closure.depth_bound(process, beta=0.9, depths=(INF, 0, 1, 2))
+  want = [0.0, INF, 2 * 0.9 * 0.10125 / 0.1, 2 * 0.81 * 0.10125 / 0.1]
+  np.testing.assert_allclose(found, want, rtol=1e-5)
+  # At beta 1 there is no bound, unless nothing moves: no success at all.
+  process = build_process(group, beta=1.0)
+  found = closure.depth_bound(process, beta=1.0, depths=(1, INF))
+  np.testing.assert_array_equal(found, [INF, 0.0])
+  failed = make_batch(groups_lib.table_of([[rollout("s0 a s1 b", "failure")]]))
+  process = build_process(groups_lib.one(failed.arrays), beta=1.0)
+  found = closure.depth_bound(process, beta=1.0, depths=(1, 7))
+  np.testing.assert_array_equal(found, [0.0, 0.0])
+
+
 def test_large_depth_is_the_closure():
   _, table, batch = crowd()
   (got,) = groups_lib.credit_at_depths(

@@ -35,10 +35,35 @@ def test_summary_is_paired_and_sorted():
 
 def test_markdown_has_a_row_for_each_estimator():
   curves = {compare.OURS: [line(0.4)], "GRPO": [line(0.2)]}
-  text = compare._markdown({"6x6": compare._summary(curves, 100)}, [0])
+  text = compare._markdown({"6x6": compare._summary(curves, 100)}, [0], {})
   assert f"| {compare.OURS} |" in text and "| GRPO |" in text
   widths = {r.count("|") for r in text.splitlines() if r.startswith("|")}
   assert len(widths) == 1
+
+
+def test_aggregate_is_over_settings_that_all_ran():
+  pytest.importorskip("rliable")
+
+  def curves(*heights):
+    return [{"env_steps": [0, 100], "success": [h, h]} for h in heights]
+
+  def setting(**labels):
+    return {"budget": 100, "curves": labels}
+
+  ours = {compare.OURS: curves(0.4, 0.6)}
+  results = {
+    "6x6": setting(GRPO=curves(0.2, 0.4), SALT=curves(0.9, 0.9), **ours),
+    "7x7": setting(GRPO=curves(0.5, 0.7), **ours),
+    "6x6 aliased keys": setting(GRPO=curves(0.9, 0.9), **ours),
+  }
+  found = compare.aggregate(results)
+  assert list(found) == [compare.OURS, "GRPO"]
+  assert found["GRPO"]["settings"] == ["6x6", "7x7"]
+  assert found["GRPO"]["iqm"].mean == pytest.approx(0.45)  # of .2 .4 .5 .7
+  # Ahead of three and a half of four pairs on 6x6, of one on 7x7.
+  assert found["GRPO"]["ahead"].mean == pytest.approx((3.5 + 1) / 8)
+  text = compare._markdown({}, [0, 1], found)
+  assert "6x6, 7x7 together" in text
 
 
 def test_missing_sweep_is_named(tmp_path, capsys):

@@ -96,7 +96,7 @@ def test_tabular_part(tmp_path, monkeypatch):
     assert gap <= bound + 1e-6
   tree = cells["tree", "uniform"]
   assert max(tree["gap"]) < 1e-5 and tree["pays_until"] == "0"
-  training = part["training"]["rooms"]
+  training = found["parts"]["tabular"]["training"]["rooms"]
   assert all(area[0] > 0.4 for area in training["area"])  # from .26
   assert found["aggregate"]["tabular"]["seeds"] == 2
   assert (tmp_path / "depth_accuracy.png").stat().st_size > 10_000

@@ -11,8 +11,8 @@ comparison does not use, on the same held-out games: first its options
 with the best of them. Seeds are paired.
 
 `--added N` trains on N generated ALFWorld games besides (give such runs an
---out of their own). Without --data it runs on generated games, which says nothing about the
-benchmarks. Writes results/TASK.{json,md,png,svg}.
+--out of their own). Without --data it runs on generated games, which says
+nothing about the benchmarks. Writes results/TASK.{json,md,png,svg}.
 """
 
 import argparse

@@ -25,7 +25,6 @@ Writes results/ablations.{json,md,png,svg}.
 import argparse
 import dataclasses
 import pathlib
-import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +36,7 @@ import crbc_jax
 from crbc_jax.files import write_text
 from crbc_jax.learner.records import write_json
 from crbc_jax.report import plots
-from experiments import pool, statistics
+from experiments import commands, pool, statistics
 from experiments.bench_credit import markdown_table
 from experiments.statistics import Interval, interval
 
@@ -199,10 +198,8 @@ def main(argv: list[str] | None = None) -> None:
     key: [statistics.Curve.read(j.run_dir, METRIC).area(budget) for j in some]
     for key, some in jobs.items()
   }
-  command = ["python", "-m", "experiments.ablations"]
-  command += sys.argv[1:] if argv is None else argv
   result = {
-    "command": shlex.join(command),
+    "command": commands.recorded("experiments.ablations", argv),
     "version": crbc_jax.__version__,
     "seeds": list(seeds),
     "budget": budget,

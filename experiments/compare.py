@@ -19,7 +19,6 @@ Writes results/compare.json, results/compare.md and a figure.
 import argparse
 import json
 import pathlib
-import shlex
 import sys
 
 import numpy as np
@@ -30,7 +29,7 @@ import crbc_jax
 from crbc_jax.files import write_text
 from crbc_jax.learner.records import write_json
 from crbc_jax.report import plots
-from experiments import pool, reliable, statistics
+from experiments import commands, pool, reliable, statistics
 from experiments.bench_credit import markdown_table
 from experiments.contestants import LABELS
 
@@ -115,13 +114,12 @@ def main(argv: list[str] | None = None) -> None:
     }
     if ran:
       rich.print(_terminal_table(setting, results[setting]["rows"]))
-  given = sys.argv[1:] if argv is None else argv
   write_json(
     args.results / "compare.json",
     {
       "commands": [
         *kept["commands"],
-        shlex.join(["python", "-m", "experiments.compare", *given]),
+        commands.recorded("experiments.compare", argv),
       ],
       "version": crbc_jax.__version__,
       "seeds": args.seeds,

@@ -27,7 +27,8 @@ Aggregates over settings by rliable: interquartile mean with stratified
 bootstrap intervals, and the probability that the closure is ahead.
 
 Takes 80 minutes on two cores, --quick five. Writes
-results/depth_ablation.{json,md} and figures depth_accuracy, depth_training.
+results/depth_ablation.{json,md} and the figures depth_accuracy, depth_gap and
+depth_training.
 """
 
 import argparse
@@ -35,7 +36,6 @@ import importlib
 import itertools
 import json
 import pathlib
-import shlex
 import sys
 from typing import Any
 
@@ -48,7 +48,13 @@ from crbc_jax.files import write_text
 from crbc_jax.learner import config as config_lib
 from crbc_jax.learner.records import write_json
 from crbc_jax.report import plots
-from experiments import depth_games, depth_tabular, pool, reliable, statistics
+from experiments import (
+  depth_games,
+  depth_tabular,
+  pool,
+  reliable,
+  statistics,
+)
 from experiments.bench_credit import markdown_table
 from experiments.compare import SETTINGS
 from experiments.depth_measures import DEPTHS, NAMES
@@ -117,7 +123,7 @@ def main(argv: list[str] | None = None) -> None:
   write_text(args.results / "depth_ablation.md", text)
   draw(result, args.results)
   rich.print(text)
-  rich.print(f"wrote {path}, .md, depth_accuracy and depth_training")
+  rich.print(f"wrote {path}, .md and the figures")
 
 
 def _tabular(size, args, data) -> dict[str, Any]:
@@ -268,7 +274,11 @@ def markdown(result) -> str:
   depths = [name.replace("inf", "∞") for name in NAMES]
   blocks = [
     "<!-- written by experiments/depth_ablation.py; do not edit -->",
-    f"`{result['command']}`\n\nBrackets: 95 % bootstrap intervals.",
+    "\n".join(
+      f"- {part}: `{found['command']}`"
+      for part, found in result["parts"].items()
+    ),
+    "Brackets: 95 % bootstrap intervals.",
   ]
   rows = [
     (
@@ -339,27 +349,30 @@ def markdown(result) -> str:
 
 
 def draw(result, folder: pathlib.Path) -> None:
-  """Two figures: error and gap against depth; training against depth."""
+  """Three figures against depth: error, gap with its bound, training."""
   cells = [
     cell
     for part in result["parts"].values()
     for cell in (*part.get("accuracy", []), *part.get("gaps", []))
     if cell["policy"] not in ("uniform", "initial")
   ]
-  plots.depth_panels(
-    {
+  figures = {
+    "accuracy": {
       cell["setting"]: {
-        "correlation with the truth": cell.get("metrics", {}).get("corr"),
-        "gap to the closure": cell["gap"],
-        "its bound": cell["bound"],
+        "correlation with the truth": cell["metrics"]["corr"],
+        "share of right signs": cell["metrics"]["sign"],
+      }
+      for cell in cells
+      if "metrics" in cell
+    },
+    "gap": {
+      cell["setting"]: {
+        "largest gap to the closure": cell["gap"],
+        "what the bound allows": cell["bound"],
       }
       for cell in cells
     },
-    folder / "depth_accuracy",
-    depths=DEPTHS,
-  )
-  plots.depth_panels(
-    {
+    "training": {
       setting: {
         "area under the curve": scores["area"],
         "success at the end": scores["final"],
@@ -367,9 +380,12 @@ def draw(result, folder: pathlib.Path) -> None:
       for part in result["parts"].values()
       for setting, scores in part["training"].items()
     },
-    folder / "depth_training",
-    depths=DEPTHS,
-  )
+  }
+  for name, panels in figures.items():
+    if panels:
+      plots.depth_panels(
+        panels, folder / f"depth_{name}", depths=DEPTHS, log=name == "gap"
+      )
 
 
 def _line(values) -> str:

@@ -19,7 +19,6 @@ import argparse
 import importlib
 import pathlib
 import re
-import shlex
 import sys
 
 import jax
@@ -34,7 +33,7 @@ from crbc_jax.files import write_text
 from crbc_jax.learner import config as config_lib
 from crbc_jax.learner import records, task, text_collect, training_step
 from crbc_jax.report import plots
-from experiments import pool, statistics
+from experiments import commands, pool, statistics
 from experiments.bench_credit import markdown_table
 from experiments.contestants import chosen
 
@@ -122,10 +121,8 @@ def main(argv: list[str] | None = None) -> None:
   folders = {label: [j.run_dir for j in jobs] for label, jobs in runs.items()}
   found = summary(folders, budget)
   rich.print(_terminal(args.task, found["rows"], len(args.seeds)))
-  given = sys.argv[1:] if argv is None else argv
-  command = shlex.join(["python", "-m", "experiments.text_games", *given])
   result = {
-    "command": command,
+    "command": commands.recorded("experiments.text_games", argv),
     "version": crbc_jax.__version__,
     "seeds": args.seeds,
     "budget": budget,

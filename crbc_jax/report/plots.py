@@ -25,6 +25,9 @@ STYLES = {
   "PPO + GAE": ("#44AA99", "*"),
 }
 
+# Of quantities of one estimator, CRBC: its own colour first, then greys.
+_QUANTITIES = (("#0072B2", "o"), ("#000000", "s"), ("#888888", "^"))
+
 
 def learning_curves(
   panels: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]],
@@ -135,16 +138,17 @@ def depth_panels(
   *,
   depths: Sequence[float],
   columns: int = 4,
+  log: bool = False,
 ) -> None:
-  """Small panels of quantities in [0, 1] against depth.
+  """Small panels of quantities against depth, one scale for all.
 
   Args:
     panels: title -> name -> values at each depth: numbers, or (mean, low, high)
-      with the interval shaded; None (a quantity, or one value of it) is left
-      out, and what is above 1 leaves the panel.
+      with the interval shaded; None is left out.
     path: without suffix; writes .png and .svg.
     depths: in the order of the values; inf is the closure.
     columns: of panels.
+    log: logarithmic scale, zeros left out; else from 0 to 1.
   """
   rows = -(-len(panels) // columns)
   figure = Figure(
@@ -153,10 +157,13 @@ def depth_panels(
   axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
   place = np.arange(len(depths))
   names = list(dict.fromkeys(n for panel in panels.values() for n in panel))
-  looks = dict(zip(names, list(STYLES.values())[:6], strict=False))
+  looks = dict(zip(names, _QUANTITIES, strict=False))
   handles: dict[str, Any] = {}
-  for axis in axes.reshape(-1)[len(panels) :]:
-    axis.remove()
+  for place_left, axis in enumerate(axes.flat):
+    if place_left >= len(panels):
+      axis.remove()
+    elif place_left + columns >= len(panels):  # the lowest of its column
+      axis.tick_params(labelbottom=True)
   for axis, (title, panel) in zip(
     axes.reshape(-1), panels.items(), strict=False
   ):
@@ -168,6 +175,8 @@ def depth_panels(
         [(np.nan,) * 3 if v is None else np.broadcast_to(v, 3) for v in values],
         float,
       )
+      if log:
+        points[points <= 0] = np.nan
       axis.fill_between(
         place, points[:, 1], points[:, 2], color=colour, alpha=0.2, lw=0
       )
@@ -176,7 +185,10 @@ def depth_panels(
       )
     axis.set_title(title, fontsize=9)
     axis.set_xticks(place, [f"{d:g}".replace("inf", "∞") for d in depths])
-    axis.set_ylim(0, 1.02)
+    if log:
+      axis.set_yscale("log")
+    else:
+      axis.set_ylim(0, 1.02)
     axis.grid(axis="y", lw=0.4)
   figure.supxlabel("depth of the closure", fontsize=10)
   figure.legend(

@@ -1,0 +1,24 @@
+"""The command line of an experiment, as results record it."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+
+_PLACES = ("--out", "--results")
+
+
+def recorded(module: str, argv: Sequence[str] | None) -> str:
+  """`python -m MODULE ARGUMENTS`, without where runs and results were put.
+
+  Args:
+    module: "experiments.compare", say.
+    argv: what `main` was given; None is the process's own arguments.
+  """
+  kept: list[str] = []
+  rest = iter(sys.argv[1:] if argv is None else argv)
+  for word in rest:
+    if word in _PLACES:
+      next(rest, None)
+    elif not word.startswith(tuple(f"{place}=" for place in _PLACES)):
+      kept.append(word)
+  return shlex.join(["python", "-m", module, *kept])

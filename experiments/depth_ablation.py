@@ -106,15 +106,14 @@ def main(argv: list[str] | None = None) -> None:
     found = json.loads(path.read_text(encoding="utf-8"))["parts"]
   for part in args.parts:
     measure = {"tabular": _tabular, "sokoban": _sokoban, "text": _text}[part]
-    found[part] = measure(size, args, data)
-  given = sys.argv[1:] if argv is None else argv
+    found[part] = {
+      "command": commands.recorded("experiments.depth_ablation", argv),
+      "size": size,
+      **measure(size, args, data),
+    }
   result = {
-    "command": shlex.join(
-      ["python", "-m", "experiments.depth_ablation", *given]
-    ),
     "version": crbc_jax.__version__,
     "depths": NAMES,
-    "sizes": size,
     "parts": {part: found[part] for part in PARTS if part in found},
   }
   result["aggregate"] = aggregate(result["parts"])

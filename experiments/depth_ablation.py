@@ -49,6 +49,7 @@ from crbc_jax.learner import config as config_lib
 from crbc_jax.learner.records import write_json
 from crbc_jax.report import plots
 from experiments import (
+  commands,
   depth_games,
   depth_tabular,
   pool,

@@ -50,6 +50,7 @@ EVAL_EVERY = 50_000
 METRIC = "success_sampled"
 FRACTIONS = (0.3, 0.5, 1.0)
 THRESHOLD = 0.60
+LEVELS = np.linspace(0.1, 0.7, 31).round(2).tolist()  # of the profiles
 OURS = "CRBC exact"
 
 
@@ -59,7 +60,11 @@ def main(argv: list[str] | None = None) -> None:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument(
-    "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS)
+    "--settings",
+    nargs="*",
+    choices=SETTINGS,
+    default=list(SETTINGS),
+    help="to run; without a name none: tables and figures of what is there",
   )
   parser.add_argument(
     "--only", nargs="+", choices=LABELS, default=list(LABELS), metavar="LABEL"
@@ -114,13 +119,13 @@ def main(argv: list[str] | None = None) -> None:
     }
     if ran:
       rich.print(_terminal_table(setting, results[setting]["rows"]))
+  done = list(kept["commands"])
+  if not args.report:
+    done.append(commands.recorded("experiments.compare", argv))
   write_json(
     args.results / "compare.json",
     {
-      "commands": [
-        *kept["commands"],
-        commands.recorded("experiments.compare", argv),
-      ],
+      "commands": list(dict.fromkeys(done)),
       "version": crbc_jax.__version__,
       "seeds": args.seeds,
       "metric": METRIC,
@@ -141,6 +146,14 @@ def main(argv: list[str] | None = None) -> None:
     },
     args.results / "compare",
   )
+  if total:
+    plots.profiles(
+      {label: found["profile"] for label, found in total.items()},
+      args.results / "compare_profiles",
+      levels=LEVELS,
+      xlabel="area under the success curve, "
+      + ", ".join(next(iter(total.values()))["settings"]),
+    )
   rich.print(f"wrote {args.results}/compare.json, .md, .png and .svg")
 
 
@@ -218,7 +231,8 @@ def aggregate(results) -> dict[str, dict]:
   """Over the settings with exact keys, of who ran in all of them.
 
   Returns:
-    {label: {"iqm" of the areas, "ahead": the chance that CRBC exact is}}.
+    {label: {"iqm" of the areas, "ahead": the chance that CRBC exact is,
+    "profile": the share of runs with an area above each of LEVELS}}.
   """
   settings = [name for name in AGGREGATED if name in results]
   labels = [
@@ -243,8 +257,14 @@ def aggregate(results) -> dict[str, dict]:
     for label in labels
   }
   ahead = reliable.improvement(scores, OURS)
+  profile = reliable.profiles(scores, LEVELS)
   found = {
-    label: {"settings": settings, "iqm": iqm, "ahead": ahead.get(label)}
+    label: {
+      "settings": settings,
+      "iqm": iqm,
+      "ahead": ahead.get(label),
+      "profile": profile[label],
+    }
     for label, iqm in reliable.iqm(scores).items()
   }
   return dict(sorted(found.items(), key=lambda item: -item[1]["iqm"].mean))

@@ -236,6 +236,36 @@ def factors(
   save(figure, path)
 
 
+def profiles(
+  shares: Mapping[str, Sequence[Sequence[float]]],
+  path: pathlib.Path,
+  *,
+  levels: Sequence[float],
+  xlabel: str,
+) -> None:
+  """Performance profiles: the share of runs above each level.
+
+  Args:
+    shares: estimator -> (share, low, high) at each level.
+    path: without suffix; writes .png and .svg.
+    levels: of the score.
+    xlabel: what the score is.
+  """
+  figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+  axis = figure.subplots()
+  for label, points in shares.items():
+    colour, marker = STYLES.get(label, ("#444444", "."))
+    share, low, high = np.array(points).T
+    axis.plot(
+      levels, share, color=colour, marker=marker, ms=4, lw=1.4, label=label
+    )
+    axis.fill_between(levels, low, high, color=colour, alpha=0.12, lw=0)
+  axis.set(xlabel=xlabel, ylabel="share of runs above", ylim=(0, 1.02))
+  axis.grid(alpha=0.3)
+  axis.legend(fontsize=7)
+  save(figure, path)
+
+
 def save(figure: Figure, path: pathlib.Path) -> None:
   """Writes `path`.png and `path`.svg; the same figure gives the same bytes."""
   path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,6 @@ def get_config():
   config.task = "alfworld"
   config.estimator = "crbc(w_step=1.0)"
   config.env_steps = 300_000
-  config.text.added = 200  # as many as the public bundle has of real ones
   # Small on purpose: an update is most of the time on a CPU.
   config.text.width = 32
   config.text.hidden = 64

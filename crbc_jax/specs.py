@@ -61,8 +61,8 @@ def parse_spec(kind: str, text: str) -> tuple[str, dict[str, Any]]:
   return module + node.func.id, options
 
 
-def import_function(kind: str, path: str) -> Callable[..., Any]:
-  """The function of an import path "module:function".
+def import_function(kind: str, path: str) -> Any:
+  """The function (or other object) of an import path "module:name".
 
   Raises:
     ValueError: no such module or function.

@@ -10,8 +10,9 @@ comparison does not use, on the same held-out games: first its options
 (`experiments.contestants`) at the middle learning rate, then the other rates
 with the best of them. Seeds are paired.
 
-Without --data it runs on generated games, which says nothing about the
-benchmarks. Writes results/TASK.{json,md,png,svg}.
+`--added N` trains on N generated ALFWorld games besides (give such runs an
+--out of their own). Without --data it runs on generated games, which says
+nothing about the benchmarks. Writes results/TASK.{json,md,png,svg}.
 """
 
 import argparse
@@ -61,6 +62,9 @@ def main(argv: list[str] | None = None) -> None:
   )
   parser.add_argument("--task", choices=tuple(BUDGET), required=True)
   parser.add_argument("--data", default="", help="as --config.text.data")
+  parser.add_argument(
+    "--added", default=0, type=int, help="as --config.text.added (ALFWorld)"
+  )
   parser.add_argument("--env_steps", type=int, help="of a run")
   parser.add_argument(
     "--only", nargs="+", choices=LABELS, default=list(LABELS), metavar="LABEL"
@@ -87,6 +91,7 @@ def main(argv: list[str] | None = None) -> None:
         "eval.every": max(budget // 6, 1),
         "checkpoint.every": steps,
         "text.data": args.data,
+        "text.added": args.added,
         "tensorboard": False,
       },
     )

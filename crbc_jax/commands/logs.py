@@ -38,7 +38,8 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     "--format",
     default="auto",
-    help="of the files (default: recognised; `crbc list formats`)",
+    help="of the files (default: recognised; `crbc list formats`), or"
+    " my_module:MY_FORMAT",
   )
   parser.add_argument(
     "--state-key",

@@ -132,10 +132,10 @@ def depth_bound(
     check_depth(depth)
   v = finite_values(process, beta=beta, depths=(0, 1)).v
   moved = jnp.max(jnp.abs(v[1] - v[0]))
-  depth = jnp.asarray(depths)
-  bound = 2.0 * beta**depth * moved / (1.0 - beta)
-  settled = (moved == 0) | jnp.isinf(depth)
-  return jnp.where(depth == 0, jnp.inf, jnp.where(settled, 0.0, bound))
+  exponent = jnp.asarray(depths)
+  bound = 2.0 * beta**exponent * moved / (1.0 - beta)
+  settled = (moved == 0) | jnp.isinf(exponent)
+  return jnp.where(exponent == 0, jnp.inf, jnp.where(settled, 0.0, bound))
 
 
 def visit_values(process: EmpiricalProcess) -> Values:

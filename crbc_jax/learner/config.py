@@ -26,7 +26,8 @@ def get_config() -> ml_collections.ConfigDict:
   return c(
     {
       "seed": 0,
-      "task": "sokoban",  # or "alfworld", "webshop": see `text`
+      # Or "alfworld", "webshop": see `text`; or "my_module:open_games".
+      "task": "sokoban",
       # "crbc", "grpo", ...; options in brackets: "crbc(depth=2, w_step=1.0)".
       # "vineppo" and "elpo" play extra rollouts for their credit.
       "estimator": "crbc",
@@ -201,7 +202,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
       raise ConfigError(f"config.{path} must be {bound}, got {value!r}")
   for path, choices in _CHOICES:
     value = _get(config, path)
-    if value not in choices:
+    imported = path == "task" and value.count(":") == 1
+    if value not in choices and not imported:
       raise ConfigError(
         f"config.{path} must be one of {', '.join(choices)}; got {value!r}"
       )

@@ -11,6 +11,7 @@ from typing import Any
 import ml_collections
 import numpy as np
 
+from crbc_jax import specs
 from crbc_jax.envs.text import TextEnv
 from crbc_jax.learner.config import ConfigError
 
@@ -63,10 +64,27 @@ class GameSource:
 
 
 def open_games(config: ml_collections.ConfigDict) -> GameSource:
-  """The games of a config: those of its data, or generated ones."""
-  source = {"alfworld": _alfworld, "webshop": _webshop}[config.task](
-    config.text
-  )
+  """The games of a config: those of its data, or generated ones.
+
+  `config.task` may be an import path, "my_module:open_games", of a function
+  from the `text` section of the config to a GameSource.
+
+  Raises:
+    ConfigError: no such function, or it returns something else.
+  """
+  known = {"alfworld": _alfworld, "webshop": _webshop}
+  if config.task in known:
+    source = known[config.task](config.text)
+  else:
+    try:
+      source = specs.import_function("games", config.task)(config.text)
+    except (ValueError, TypeError) as error:
+      raise ConfigError(f"config.task {config.task!r}: {error}") from error
+    if not isinstance(source, GameSource):
+      raise ConfigError(
+        f"config.task {config.task!r} must return a text_games.GameSource, got"
+        f" {type(source).__name__}"
+      )
   return dataclasses.replace(source, panel=_spread(source.panel, config.panel))
 
 

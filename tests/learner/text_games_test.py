@@ -61,6 +61,24 @@ def test_generated_games(task):
   assert won >= 5
 
 
+def test_games_of_ones_own_by_import_path():
+  own = config_of("tests.learner.text_task_test:source")
+  config_lib.validate(own)
+  found = text_games.open_games(own)
+  assert len(found.train) == 40 and len(found.panel) == 6
+  for task, problem in (
+    ("tests.learner.text_task_test:sourec", "has no 'sourec'"),
+    ("no_such_module:games", "is its folder on PYTHONPATH"),
+    ("tests.learner.word_house:all_houses", "takes 0 positional"),
+    ("tests.learner.word_house:ROOMS", "not callable"),
+    ("builtins:repr", "must return a text_games.GameSource, got str"),
+  ):
+    with pytest.raises(ConfigError, match=problem):
+      text_games.open_games(config_of(task))
+  with pytest.raises(ConfigError, match="task must be one of"):
+    config_lib.validate(config_of("sokobann"))
+
+
 def test_a_panel_is_spread_over_the_list():
   games = text_games.TextGames(
     tuple("abcdefgh"),

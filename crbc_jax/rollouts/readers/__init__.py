@@ -5,6 +5,7 @@ import os
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
+from crbc_jax import specs
 from crbc_jax.checks import suggestion
 from crbc_jax.rollouts.log import Item, LogError, Rejected
 from crbc_jax.rollouts.readers import (
@@ -96,6 +97,27 @@ FORMATS: dict[str, Format] = {
 """By name; tried in this order on a file whose format is not named."""
 
 
+def format_of(name: str) -> Format:
+  """The format of a name, or of an import path "my_module:MY_FORMAT".
+
+  Raises:
+    ValueError: there is none.
+  """
+  if name in FORMATS:
+    return FORMATS[name]
+  if name.count(":") != 1:
+    raise ValueError(
+      f"unknown format {name!r}{suggestion(name, FORMATS)}; known: auto,"
+      f" {', '.join(FORMATS)}"
+    )
+  found = specs.import_function("format", name)
+  if not isinstance(found, Format):
+    raise ValueError(
+      f"format {name!r} must be a readers.Format, got {type(found).__name__}"
+    )
+  return found
+
+
 def find_format(path: str, name: str = "auto") -> str:
   """The name of a file's format.
 
@@ -104,11 +126,7 @@ def find_format(path: str, name: str = "auto") -> str:
     LogError: the file cannot be opened, or no format recognises it.
   """
   if name != "auto":
-    if name not in FORMATS:
-      raise ValueError(
-        f"unknown format {name!r}{suggestion(name, FORMATS)}; known: auto,"
-        f" {', '.join(FORMATS)}"
-      )
+    format_of(name)
     return name
   source = Source(path)
   if source.is_stream:
@@ -155,7 +173,7 @@ class LogReader:
     for path in self._paths:
       self._source = Source(path)
       try:
-        form = FORMATS[find_format(path, self._name)]
+        form = format_of(find_format(path, self._name))
         yield from form.read(self._source)
       except LogError as error:
         yield Rejected(error.place, error.reason, rows=0)
@@ -166,7 +184,7 @@ def default_keys(paths: Sequence[str], name: str = "auto") -> tuple[str, str]:
   """The state and action key of the first file whose format is recognised."""
   for path in paths:
     try:
-      form = FORMATS[find_format(path, name)]
+      form = format_of(find_format(path, name))
     except LogError:
       continue
     return form.state_key, form.action_key

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from crbc_jax.rollouts.log import LogError
+from crbc_jax.rollouts.log import LogError, Row
+from crbc_jax.rollouts.readers import Format, LogReader, default_keys
 from crbc_jax.rollouts.readers.source import Source
 from crbc_jax.types import Boundary
 from tests.rollouts.readers import samples
@@ -31,6 +32,31 @@ def test_a_canonical_log_that_quotes_them_is_none_of_them():
   texts = [c for c in (s() for s in samples.TEXTS.values()) if type(c) is str]
   head = json.dumps({"traj_id": "t", "step_idx": 0, "state_key": texts})
   assert not [n for n in samples.TEXTS if module(n).recognises(head)]
+
+
+def words(source):
+  """A format of one's own: "task rollout state action won" in each line."""
+  for place, line in source.lines():
+    task, rollout, state, action, won = line.split()
+    end = SUCCESS if won == "yes" else FAILURE
+    yield Row(place, task, rollout, 0, state, action, end)
+
+
+WORDS = Format("a step in each line", words, lambda head: False)
+
+
+def test_a_format_of_ones_own_by_import_path(tmp_path):
+  path = tmp_path / "log.txt"
+  path.write_text("t a hall north yes\nt b hall south no\n")
+  own = f"{__name__}:WORDS"
+  rows = list(LogReader([str(path)], own))
+  assert [row.action for row in rows] == ["north", "south"]
+  assert [row.boundary for row in rows] == [SUCCESS, FAILURE]
+  assert default_keys([str(path)], own) == ("verbatim", "verbatim")
+  with pytest.raises(ValueError, match="Format, got function"):
+    LogReader([str(path)], f"{__name__}:words")
+  with pytest.raises(ValueError, match="has no 'WORD'"):
+    LogReader([str(path)], f"{__name__}:WORD")
 
 
 # -- Game of 24 --------------------------------------------------------------

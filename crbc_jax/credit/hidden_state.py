@@ -46,6 +46,7 @@ _WORDS = 4  # beyond 256 anchors several share a bit: still a fair history
 _CELLS = 1 << 20  # pairs of visits held at once
 _ROUNDING = 1e-9
 _TOP = 8
+_NAMED = 3
 
 
 class Place(NamedTuple):
@@ -73,7 +74,7 @@ class Dependence:
 
   @property
   def z(self) -> float:
-    """total / sqrt(variance)."""
+    """The statistic, total / sqrt(variance)."""
     return self.total / math.sqrt(self.variance) if self.variance > 0 else 0.0
 
   @property
@@ -137,7 +138,7 @@ class HiddenState:
     if not self.p_value < below:
       return None
     where = ", ".join(
-      f"{x.anchor} of {x.group}" for x in self.failed.places[:3]
+      f"{x.anchor} of {x.group}" for x in self.failed.places[:_NAMED]
     )
     return WARNING.format(p=self.p_value, where=where)
 
@@ -248,14 +249,14 @@ def root_calibration(
   groups = int((earned > 0).sum())
   if groups == 0:
     return Calibration(math.nan, -math.inf, math.inf)
-  ratio = promised.sum() / earned.sum()
+  ratio = float(promised.sum() / earned.sum())
   if groups == 1:
     return Calibration(ratio, -math.inf, math.inf)
   real = first.any(axis=1)
   count = int(real.sum())
   left = earned.sum() - earned[real]
   without = (promised.sum() - promised[real]) / left
-  spread = math.sqrt((count - 1) * np.mean((without - without.mean()) ** 2))
+  spread = math.sqrt((count - 1) * float(without.var()))
   return Calibration(ratio, ratio - 1.96 * spread, ratio + 1.96 * spread)
 
 
@@ -449,9 +450,7 @@ def _permuted_variance(b, a, n) -> np.ndarray:
 
 def _jaccard(sets: np.ndarray) -> np.ndarray:
   """(|both| + 1) / (|either| + 1) of sets [words, S, G]; [S, G, G]."""
-  both = either = 1.0
-  for word in sets:
-    left, right = word[:, :, None], word[:, None, :]
-    both = both + np.bitwise_count(left & right)
-    either = either + np.bitwise_count(left | right)
-  return both / either
+  left, right = sets[:, :, :, None], sets[:, :, None, :]
+  both = np.bitwise_count(left & right).sum(axis=0, dtype=float)
+  either = np.bitwise_count(left | right).sum(axis=0, dtype=float)
+  return (both + 1) / (either + 1)

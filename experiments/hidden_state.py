@@ -41,7 +41,7 @@ import rich
 from rich.table import Table
 
 import crbc_jax
-from crbc_jax.credit import hidden_state, registry
+from crbc_jax.credit import calibration, hidden_state, registry
 from crbc_jax.envs import problems
 from crbc_jax.files import write_text
 from crbc_jax.learner import records, task, text_collect, training_step
@@ -101,7 +101,7 @@ def make_witness() -> Witness:
   def witness(arrays):
     v = jax.device_get(credit_fn(arrays)).v
     found = hidden_state.hidden_state(arrays)
-    rooted = hidden_state.root_calibration(arrays, v, beta=BETA)
+    rooted = calibration.root_calibration(arrays, v, beta=BETA)
     others = {
       of: hidden_state.dependence(arrays, of=of).p_value
       for of in ("action", "outcome")

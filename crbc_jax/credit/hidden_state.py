@@ -2,13 +2,9 @@
 
 Where a key leaves out what matters, histories that differ share an anchor, the
 closure joins them into routes that nobody could walk, and its credit can point
-the wrong way however many rollouts there are. Two witnesses, both ours, both
-NumPy on the host:
-
-  `hidden_state`      a test: what follows (anchor, action) must not depend on
-                      how the anchor was reached
-  `root_calibration`  a heuristic: the closure promises more at the start than
-                      rollouts earned
+the wrong way however many rollouts there are. The test, which is ours: what
+follows (anchor, action) must not depend on how the anchor was reached. NumPy on
+the host.
 
 Under a key that hides nothing the successor of (anchor, action) is a draw from
 P(.|s,a), whatever went before and however the policy chose: only what follows
@@ -18,11 +14,15 @@ and neither does a time limit (its last steps are left out).
 
 import dataclasses
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from crbc_jax.checks import check_choice, check_discount
+from crbc_jax.checks import check_choice
+from crbc_jax.credit import likeness
+from crbc_jax.rollouts.batching import GroupBatch
+from crbc_jax.rollouts.table import StepTable
 from crbc_jax.types import Boundary, GroupArrays
 
 RESPONSES = ("successor", "ending", "action", "outcome")
@@ -43,17 +43,16 @@ WARNING = (
 
 _WORD = 64  # anchors in a word of a set of them
 _WORDS = 4  # beyond 256 anchors several share a bit: still a fair history
-_CELLS = 1 << 20  # pairs of visits held at once
-_ROUNDING = 1e-9
 _TOP = 8
 _NAMED = 3
+_KEY_TEXT = 60  # characters of a key in the warning
 
 
 class Place(NamedTuple):
   """An anchor and its part in a statistic."""
 
-  group: int  # index in the batch, or what names it
-  anchor: int
+  group: Any  # index in the batch, or what names it
+  anchor: Any
   excess: float
 
 
@@ -138,7 +137,7 @@ class HiddenState:
     if not self.p_value < below:
       return None
     where = ", ".join(
-      f"{x.anchor} of {x.group}" for x in self.failed.places[:_NAMED]
+      f"{x.anchor!r} of group {x.group}" for x in self.failed.places[:_NAMED]
     )
     return WARNING.format(p=self.p_value, where=where)
 
@@ -147,22 +146,21 @@ class HiddenState:
       self.successor + other.successor, self.ending + other.ending
     )
 
+  def as_json(self) -> dict[str, Any]:
+    """What `from_json` reads."""
+    return dataclasses.asdict(self)
 
-class Calibration(NamedTuple):
-  """What the closure promises at the start over what rollouts earned."""
-
-  ratio: float  # 1 where it promises what was earned
-  low: float  # lower end of a two-sided 95 % interval
-  high: float
-
-  @property
-  def alarms(self) -> bool:
-    """Whether the whole interval lies above `ALARM_RATIO`."""
-    return self.low > ALARM_RATIO
-
-
-ALARM_RATIO = 1.1
-"""Above it a root calibration is suspicious; from ten small problems."""
+  @classmethod
+  def from_json(cls, found: Mapping[str, Any] | None) -> "HiddenState":
+    """Evidence that was kept; none of None."""
+    return cls(
+      **{
+        name: Dependence(
+          **(sums | {"places": tuple(Place(*x) for x in sums["places"])})
+        )
+        for name, sums in (found or {}).items()
+      }
+    )
 
 
 def hidden_state(arrays: GroupArrays) -> HiddenState:
@@ -182,6 +180,26 @@ def hidden_state(arrays: GroupArrays) -> HiddenState:
     successor=_dependence(history, "successor"),
     ending=_dependence(history, "ending"),
   )
+
+
+def hidden_state_of(batch: GroupBatch, table: StepTable) -> HiddenState:
+  """`hidden_state` of a batch, with places named as its table names them."""
+
+  def named(place: Place) -> Place:
+    rows = np.flatnonzero(
+      batch.arrays.mask[place.group]
+      & (batch.arrays.state[place.group] == place.anchor)
+    )
+    key = table.state_key[batch.row_index[place.group, rows[0]]]
+    return Place(
+      str(batch.group_ids[place.group]), _short(str(key)), place.excess
+    )
+
+  def renamed(found: Dependence) -> Dependence:
+    return dataclasses.replace(found, places=tuple(map(named, found.places)))
+
+  found = hidden_state(batch.arrays)
+  return HiddenState(renamed(found.successor), renamed(found.ending))
 
 
 def dependence(arrays: GroupArrays, *, of: str = "successor") -> Dependence:
@@ -221,43 +239,10 @@ def dependence(arrays: GroupArrays, *, of: str = "successor") -> Dependence:
   return _dependence(_History(arrays), of)
 
 
-def root_calibration(
-  arrays: GroupArrays, v: np.ndarray, *, beta: float
-) -> Calibration:
-  """sum_i V(s_{i,0}) / sum_i G_{i,0}, with a jackknife over groups.
-
-    G_{i,0} = beta^{T_i} [i succeeded]
-
-  Impossible shortcuts make the closure promise more than was earned. Without
-  them it promises as much or, since it forgets the time limit the other way
-  round (truncated rollouts fail where they stand), less. At beta = 1 the ratio
-  is close to 1 whatever the key hides. The interval is wide where few groups
-  succeed, and infinite for fewer than two groups that do.
-
-  Args:
-    arrays: groups with leading axis [B].
-    v: [B, R], the values of the exact closure at each row (`StepCredit.v`).
-    beta: discount they were computed with, in (0, 1).
-  """
-  check_discount("beta", beta)
-  mask = np.asarray(arrays.mask)
-  first = mask & (np.asarray(arrays.step) == 0)
-  won = mask & (np.asarray(arrays.boundary) == Boundary.SUCCESS)
-  length = np.where(won, np.asarray(arrays.step) + 1, 0)
-  promised = np.where(first, np.asarray(v, np.float64), 0.0).sum(axis=1)
-  earned = np.where(won, float(beta) ** length, 0.0).sum(axis=1)
-  groups = int((earned > 0).sum())
-  if groups == 0:
-    return Calibration(math.nan, -math.inf, math.inf)
-  ratio = float(promised.sum() / earned.sum())
-  if groups == 1:
-    return Calibration(ratio, -math.inf, math.inf)
-  real = first.any(axis=1)
-  count = int(real.sum())
-  left = earned.sum() - earned[real]
-  without = (promised.sum() - promised[real]) / left
-  spread = math.sqrt((count - 1) * float(without.var()))
-  return Calibration(ratio, ratio - 1.96 * spread, ratio + 1.96 * spread)
+def _short(text: str) -> str:
+  """One line of a key, for a sentence."""
+  line = " ".join(text.split())
+  return line if len(line) <= _KEY_TEXT else line[: _KEY_TEXT - 1] + "…"
 
 
 class _History:
@@ -273,14 +258,7 @@ class _History:
     self.boundary = self.column("boundary")
     self.traj = self.group * arrays.traj_mask.shape[1] + self.column("traj")
     self.anchor = self.group * self.anchors + state
-    words = min(-(-self.anchors // _WORD), _WORDS)
-    rollouts = mask.shape[0] * arrays.traj_mask.shape[1]
-    steps = int(self.step.max(initial=0)) + 2
-    passed = np.zeros((words, rollouts, steps), np.uint64)
-    bit = np.uint64(1) << (state % _WORD).astype(np.uint64)
-    passed[state // _WORD % words, self.traj, self.step + 1] = bit
-    np.bitwise_or.accumulate(passed, axis=2, out=passed)
-    self.passed = passed[:, self.traj, self.step]  # [words, rows]
+    self.passed = _passed(state, self.traj, anchors=self.anchors)
 
   def column(self, name: str) -> np.ndarray:
     """A field of the rows."""
@@ -300,11 +278,24 @@ class _History:
 
   def before_limit(self) -> np.ndarray:
     """False on steps as late as one at which a rollout was cut off; [rows]."""
-    steps = int(self.step.max(initial=0)) + 1
-    cut = self.boundary == Boundary.TRUNCATED
-    late = np.zeros((self.mask.shape[0], steps), bool)
-    late[self.group[cut], self.step[cut]] = True
-    return ~late[self.group, self.step]
+    place = self.group * (int(self.step.max(initial=0)) + 1) + self.step
+    return ~np.isin(place, place[self.boundary == Boundary.TRUNCATED])
+
+
+def _passed(state, traj, *, anchors: int) -> np.ndarray:
+  """Sets of the anchors that a rollout saw before each row, [words, rows]."""
+  words = min(-(-anchors // _WORD), _WORDS)
+  sets = np.zeros((words, len(state)), np.uint64)
+  bit = np.uint64(1) << (state % _WORD).astype(np.uint64)
+  sets[state // _WORD % words, np.arange(len(state))] = bit
+  starts = np.diff(traj, prepend=-1) != 0
+  row = np.arange(len(state))
+  age = row - np.maximum.accumulate(np.where(starts, row, 0))
+  before = np.where(age > 0, np.roll(sets, 1, axis=1), np.uint64(0))
+  for doubling in range(int(age.max(initial=0)).bit_length()):
+    far = age > (shift := 1 << doubling)
+    before[:, far] |= before[:, np.flatnonzero(far) - shift]
+  return before
 
 
 def _dependence(history: _History, of: str) -> Dependence:
@@ -322,10 +313,10 @@ def _dependence(history: _History, of: str) -> Dependence:
   else:
     response, usable = _windowed_outcome(history)
     stratum, cluster = history.anchor, history.group
-  rows = _first_visits(stratum, history.traj, response, usable)
+  rows = likeness.first_visits(stratum, history.traj, response, usable)
   if not len(rows):
     return Dependence()
-  total, variance, weight = _contrast(rows, response, history.passed)
+  total, variance, weight = likeness.contrast(rows, response, history.passed)
   at = rows[:, 0]
   told = weight > 0
   parts, index = np.unique(cluster[at[told]], return_inverse=True)
@@ -362,95 +353,3 @@ def _windowed_outcome(history: _History) -> tuple[np.ndarray, np.ndarray]:
   win[history.traj[won]] = history.step[won]
   soon = win[history.traj] - history.step < window
   return soon.astype(int), history.step + window <= limit
-
-
-def _first_visits(stratum, traj, response, usable) -> np.ndarray:
-  """Rows of the first visit of each rollout to a stratum: [S, G], -1 padding.
-
-  Strata of fewer than three rollouts, or of one response, can't tell.
-  """
-  row = np.flatnonzero(usable)
-  _, first = np.unique(
-    stratum[row] * (int(traj.max(initial=0)) + 1) + traj[row],
-    return_index=True,  # the earliest: rows are sorted by time
-  )
-  row = row[first]
-  if not len(row):
-    return np.zeros((0, 0), int)
-  start = np.flatnonzero(np.diff(stratum[row], prepend=-1))
-  size = np.diff(np.append(start, len(row)))
-  low = np.minimum.reduceat(response[row], start)
-  high = np.maximum.reduceat(response[row], start)
-  tells = (size >= 3) & (low < high)
-  start, size = start[tells], size[tells]
-  if not len(start):
-    return np.zeros((0, 0), int)
-  column = np.arange(size.max())
-  inside = column < size[:, None]
-  return np.where(
-    inside, row[np.minimum(start[:, None] + column, len(row) - 1)], -1
-  )
-
-
-def _contrast(rows, response, passed) -> np.ndarray:
-  """T of each stratum, its variance, its weight sum_ij (n - 1) K_ij; [3, S].
-
-  All 0 where the histories are equally alike: nothing was compared.
-  """
-  width = rows.shape[1]
-  pieces = max(1, len(rows) * width**2 // _CELLS)
-  found = [
-    _contrast_of(some, response, passed)
-    for some in np.array_split(rows, pieces)
-  ]
-  return np.concatenate(found, axis=1)
-
-
-def _contrast_of(rows, response, passed) -> np.ndarray:
-  there = rows >= 0
-  pairs = there[:, :, None] & there[:, None, :]
-  pairs &= ~np.eye(rows.shape[1], dtype=bool)
-  met = response[rows]
-  alike = pairs & (met[:, :, None] == met[:, None, :])
-  size = there.sum(axis=1).astype(float)
-  likeness = np.where(pairs, _jaccard(passed[:, rows]), 0.0)
-  own = likeness.sum(axis=2)
-  contrast = (size - 1)[:, None, None] * likeness
-  contrast -= (own[:, :, None] + own[:, None, :]) / 2
-  contrast = np.where(pairs, contrast, 0.0)
-  total = (contrast * alike).sum(axis=(1, 2))
-  weight = (size - 1) * own.sum(axis=1)
-  # Equally alike histories compare nothing, but for rounding.
-  flat = np.abs(contrast).max(axis=(1, 2)) <= _ROUNDING * size
-  variance = _permuted_variance(contrast, alike.astype(float), size)
-  return np.where(flat, 0.0, (total, variance, weight))
-
-
-def _permuted_variance(b, a, n) -> np.ndarray:
-  """Variance of sum_ij B_ij A_ij if the rows of A are permuted; [S].
-
-  Mantel's, for symmetric matrices with zero diagonals where sum B = 0: pairs
-  of pairs share two, one or no index.
-  """
-
-  def sums(x):
-    square, marginal = (x**2).sum(axis=(1, 2)), x.sum(axis=2)
-    return square, (marginal**2).sum(axis=1), marginal.sum(axis=1) ** 2
-
-  (b2, b3, b1), (a2, a3, a1) = sums(b), sums(a)
-  two, three = n * (n - 1), n * (n - 1) * (n - 2)
-  four = np.maximum(three * (n - 3), 1)  # no such pairs where n = 3
-  variance = (
-    2 * b2 * a2 / two
-    + 4 * (b3 - b2) * (a3 - a2) / three
-    + (b1 + 2 * b2 - 4 * b3) * (a1 + 2 * a2 - 4 * a3) / four
-  )
-  return np.maximum(variance, 0.0)  # rounding
-
-
-def _jaccard(sets: np.ndarray) -> np.ndarray:
-  """(|both| + 1) / (|either| + 1) of sets [words, S, G]; [S, G, G]."""
-  left, right = sets[:, :, :, None], sets[:, :, None, :]
-  both = np.bitwise_count(left & right).sum(axis=0, dtype=float)
-  either = np.bitwise_count(left | right).sum(axis=0, dtype=float)
-  return (both + 1) / (either + 1)

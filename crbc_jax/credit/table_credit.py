@@ -33,6 +33,17 @@ _BATCH_ROWS = 16_384  # padded rows of a batch, if its groups are smaller
 _BATCH_SOLVE = 1 << 26  # multiplications of its dense solves, likewise
 
 
+_CHAINING = (
+  "crbc",
+  "g2po",
+  "gagpo",
+  "graft",
+  "graphgpo",
+  "graphhca",
+  "rewardflow",
+)
+
+
 class ClosureError(ArithmeticError):
   """Values that do not solve the equation they should; names the group."""
 
@@ -128,6 +139,17 @@ def reads_rewards(estimator: str, **options: Any) -> bool:
   name, resolved = _resolved(estimator, options)
   by_itself = registry.lookup(name).needs == "rewards"
   return by_itself or resolved.get("signal") == "observed"
+
+
+def chains_states(estimator: str, **options: Any) -> bool:
+  """Whether credit joins pieces of different rollouts into routes.
+
+  That is what a key that hides state leads astray: see `hidden_state`. Of the
+  built-in estimators; nothing is known of others. `crbc_anchored` and
+  `crbc_lambda` do too, but are held by what was really returned.
+  """
+  name, resolved = _resolved(estimator, options)
+  return name in _CHAINING and resolved.get("depth") != 0
 
 
 def _resolved(

@@ -67,6 +67,8 @@ def test_a_summary_as_json(crbc):
     "mixed_share": 1.0,
     "singleton_share": 2 / 6,
     "live_share": found["live_share"],
+    "hidden_state_p": 1.0,
+    "warning": None,
     "estimators": ["grpo", "gigpo"],
     "state_key": "verbatim",
     "action_key": "verbatim",

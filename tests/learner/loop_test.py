@@ -31,6 +31,8 @@ TRAIN_NAMES = {
   "no_op_share",
   "residual",
   "residual_warnings",
+  "hidden_state_z",
+  "hidden_state_p",
   "seconds_rollout",
   "seconds_credit",
   "seconds_update",

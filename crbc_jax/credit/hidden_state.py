@@ -36,7 +36,7 @@ POOLED_BELOW = 1e-5
 
 WARNING = (
   "the state key seems to hide state: what follows a state and action depends"
-  " on how the state was reached (p = {p:.0e}, most at {where}), and credit"
+  " on how the state was reached (p = {p:.0e}{where}), and credit"
   " by closure can then point the wrong way; use a finer state key, or"
   " estimators that trust keys less, such as --estimators crbc_anchored"
 )
@@ -136,9 +136,12 @@ class HiddenState:
     """The sentence to show when `p_value < below`, else None."""
     if not self.p_value < below:
       return None
-    where = ", ".join(
-      f"{x.anchor!r} of group {x.group}" for x in self.failed.places[:_NAMED]
-    )
+    named = [
+      f"{x.anchor!r} of group {x.group}"
+      for x in self.failed.places[:_NAMED]
+      if isinstance(x.anchor, str)
+    ]
+    where = f", most at {', '.join(named)}" if named else ""
     return WARNING.format(p=self.p_value, where=where)
 
   def __add__(self, other: "HiddenState") -> "HiddenState":

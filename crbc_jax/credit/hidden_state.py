@@ -178,7 +178,7 @@ def hidden_state(arrays: GroupArrays) -> HiddenState:
   Returns:
     The evidence; that of other batches adds up.
   """
-  history = _History(arrays)
+  history = History(arrays)
   return HiddenState(
     successor=_dependence(history, "successor"),
     ending=_dependence(history, "ending"),
@@ -239,7 +239,7 @@ def dependence(arrays: GroupArrays, *, of: str = "successor") -> Dependence:
     The sums; `z` of them is the statistic.
   """
   check_choice("of", of, RESPONSES)
-  return _dependence(_History(arrays), of)
+  return _dependence(History(arrays), of)
 
 
 def _short(text: str) -> str:
@@ -248,7 +248,7 @@ def _short(text: str) -> str:
   return line if len(line) <= _KEY_TEXT else line[: _KEY_TEXT - 1] + "…"
 
 
-class _History:
+class History:
   """Rows of a batch, flat, with what went before each."""
 
   def __init__(self, arrays: GroupArrays):
@@ -301,27 +301,34 @@ def _passed(state, traj, *, anchors: int) -> np.ndarray:
   return before
 
 
-def _dependence(history: _History, of: str) -> Dependence:
+def responses(
+  history: History, of: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Response, stratum and whether it may be used, of each row."""
   ends = np.where(
     history.boundary == Boundary.NONE, 0, history.anchors + history.boundary
   )
-  cluster = history.anchor
-  if of in ("successor", "ending"):
+  if of == "successor":
     following = np.where(ends, ends, history.column("next_state"))
-    response = following if of == "successor" else ends
-    stratum, usable = history.pair, history.before_limit()
-  elif of == "action":
-    response, stratum = history.column("action"), history.anchor
-    usable = np.ones(len(response), bool)
-  else:
-    response, usable = _windowed_outcome(history)
-    stratum, cluster = history.anchor, history.group
+    return following, history.pair, history.before_limit()
+  if of == "ending":
+    return ends, history.pair, history.before_limit()
+  if of == "action":
+    usable = np.ones(len(ends), bool)
+    return history.column("action"), history.anchor, usable
+  soon, usable = _windowed_outcome(history)
+  return soon, history.anchor, usable
+
+
+def _dependence(history: History, of: str) -> Dependence:
+  response, stratum, usable = responses(history, of)
   rows = likeness.first_visits(stratum, history.traj, response, usable)
   if not len(rows):
     return Dependence()
   total, variance, weight = likeness.contrast(rows, response, history.passed)
   at = rows[:, 0]
   told = weight > 0
+  cluster = history.group if of == "outcome" else history.anchor
   parts, index = np.unique(cluster[at[told]], return_inverse=True)
   if of == "outcome":
     part = np.bincount(index, total[told], minlength=len(parts))
@@ -346,7 +353,7 @@ def _dependence(history: _History, of: str) -> Dependence:
   )
 
 
-def _windowed_outcome(history: _History) -> tuple[np.ndarray, np.ndarray]:
+def _windowed_outcome(history: History) -> tuple[np.ndarray, np.ndarray]:
   """Success within half the limit, and the visits that leave so much time."""
   forever = np.iinfo(np.int64).max // 2
   limit = history.limit(none=forever)[history.group]

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crbc_jax.credit.hidden_state import HiddenState, hidden_state_of
+from crbc_jax.credit.hidden_state import HiddenState
 from crbc_jax.credit.table_credit import (
   TableCredit,
   chains_states,
   make_table_credit_fn,
   reads_rewards,
   spans_batch,
+  table_hidden_state,
 )
-from crbc_jax.rollouts.batching import make_batch
 from crbc_jax.rollouts.keys import ActionKey, StateKey
 from crbc_jax.rollouts.log_table import CHUNK_ROWS, LogTable, log_tables
 from crbc_jax.rollouts.store import RowStore
@@ -84,7 +84,7 @@ def credit_log(
     after=() if last is None else (last,),
   ):
     found = [function(chunk.table) for function in functions]
-    told = hidden_state_of(make_batch(chunk.table), chunk.table)
+    told = table_hidden_state(chunk.table)
     with store.transaction() as db:
       columns = [column for credit in found for column in _columns(credit)]
       marks = ", ".join("?" * (1 + len(columns)))

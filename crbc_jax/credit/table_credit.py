@@ -16,6 +16,7 @@ import numpy as np
 from crbc_jax.credit import registry
 from crbc_jax.credit.closure import RESIDUAL_LIMIT
 from crbc_jax.credit.combine import BATCH_TERMS
+from crbc_jax.credit.hidden_state import HiddenState, hidden_state_of
 from crbc_jax.rollouts.batching import (
   BatchShape,
   GroupBatch,
@@ -126,6 +127,21 @@ def make_table_credit_fn(
     return TableCredit(**columns)
 
   return credit
+
+
+def table_hidden_state(table: StepTable) -> HiddenState:
+  """Evidence that the keys of a table hide state; see `hidden_state`.
+
+  Anchors are named by group and state key.
+
+  Raises:
+    RolloutError: the table breaks a rule.
+  """
+  validate(table)
+  found = HiddenState()
+  for rows, batch in _batches(table):
+    found += hidden_state_of(batch, table.take(rows))
+  return found
 
 
 def spans_batch(estimator: str, **options: Any) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from crbc_jax.credit import hidden_state as lib
 from crbc_jax.credit.hidden_state import Dependence, HiddenState, hidden_state
+from crbc_jax.credit.table_credit import table_hidden_state
 from crbc_jax.envs import problems
 from crbc_jax.rollouts.batching import BatchShape, make_batch
 from crbc_jax.rollouts.from_arrays import batch_arrays
@@ -231,6 +232,7 @@ def test_the_warning_names_anchors_and_what_to_do():
   found = lib.hidden_state_of(make_batch(table), table)
   text = found.warning()
   assert "'m' of group 0" in text and "crbc_anchored" in text
+  assert table_hidden_state(table).warning() == text
   assert "\n" not in text and text.count("of group") == 3
   assert found.warning(below=found.p_value) is None
 

@@ -17,6 +17,11 @@ WHEEL_DIR := build/wheel-test
 WHEEL_PY := $(WHEEL_DIR)/venv/bin/python
 REAL_DATA = $(or $(CRBC_REAL_DATA),$(abspath ../shared/data))
 
+# The root's __all__ names no submodules: each part is listed for pdoc.
+DOC_MODULES = crbc_jax $(patsubst crbc_jax/%/__init__.py,crbc_jax.%,$(wildcard \
+  crbc_jax/*/__init__.py)) $(patsubst crbc_jax/%.py,crbc_jax.%,$(filter-out \
+  crbc_jax/__%,$(wildcard crbc_jax/*.py)))
+
 # $(call fail,message): print it and stop. A comma would end the message.
 fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 
@@ -24,7 +29,7 @@ fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 .PHONY: help venv train sweep compare depth-ablation \
   ablations credit-accuracy game24 fuzz-logs bench \
   bench-credit bench-webshop bench-alfworld alfworld-keys alfworld-check \
-  test test-slow lint format wheel-test clean
+  merged-graph test test-slow lint docs format wheel-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' \
@@ -55,6 +60,9 @@ credit-accuracy: $(INSTALLED)  ## compare credit with exact values
 
 game24: $(INSTALLED)  ## compare credit with truth on GPT-4 rollouts
 	$(PY) -m experiments.game24_credit $(ARGS)
+
+merged-graph: $(INSTALLED)  ## draw four rollouts and their merged graph
+	$(PY) -m experiments.merged_graph $(ARGS)
 
 fuzz-logs: $(INSTALLED)  ## damage 100,000 logs and read them (10 min)
 	$(PY) -m experiments.fuzz_logs $(ARGS)
@@ -91,6 +99,12 @@ lint: $(INSTALLED_DEV)  ## check style, layout and types
 	@$(PY) -m ruff format --check . || $(call fail,Layout: run 'make format'.)
 	@$(PY) -m mypy || $(call fail,mypy: mend the types above.)
 
+docs: $(INSTALLED_DEV)  ## build the API pages in build/docs
+	@$(PY) -W error -m pdoc -o build/docs --docformat google \
+	  $(DOC_MODULES) || $(call fail,The API pages did not build: see above.)
+	@$(PY) -m pytest -n 0 tests/docs_test.py || $(call fail,A docstring \
+	  points to what does not exist: see above.)
+
 format: $(INSTALLED_DEV)  ## mend style and layout in place
 	-$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
@@ -105,7 +119,7 @@ wheel-test: $(INSTALLED_DEV)  ## build the wheel, test it as installed
 	@$(WHEEL_PY) -m pip uninstall -qq -y crbc_jax
 	@$(WHEEL_PY) $(PIP_INSTALL) "$$(echo $(WHEEL_DIR)/dist/*.whl)[test]" || \
 	  $(call fail,The wheel did not install: see above.)
-	@cp -r $(wildcard tests experiments configs setup.cfg README.md) \
+	@cp -r $(wildcard tests experiments configs colab setup.cfg README.md) \
 	  $(WHEEL_DIR)/run
 	@cd $(WHEEL_DIR)/run && unset PYTHONPATH && python=../venv/bin/python && \
 	  $$python -c "import crbc_jax as c; print('testing', c.__file__); \

@@ -1,7 +1,8 @@
 """The experiments behind the tables of the README, for `crbc bench`.
 
 An experiment takes `--quick` and `--results FOLDER`, and writes JSON. Minutes
-are those of two free cores. It is loaded alone: import nothing of `experiments`.
+are those of two free cores. This file is loaded alone: import nothing of
+`experiments`.
 """
 
 from crbc_jax.commands.bench_runs import Bench, Data
@@ -53,7 +54,7 @@ BENCHES: dict[str, Bench] = {
     "experiments.ablations",
     readme="Learning",
     files=("ablations.json", "ablations.md"),
-    values=("factors/*/rows/*/area", "factors/*/rows/*/final"),
+    values=("factors/*/rows/*/area", "factors/*/directions/*/lead"),
     trains=True,
     minutes=(20, 5),
   ),
@@ -129,7 +130,7 @@ BENCHES: dict[str, Bench] = {
     "experiments.log_keys",
     readme="Credit any log, keys",
     files=("log_keys.json", "log_keys.md"),
-    values=("rows/*/recurrence", "rows/*/choice", "rows/*/states"),
+    values=("rows/*/recurring", "rows/*/choice", "rows/*/states_per_step"),
     data=(
       Data("tau_bench"),
       Data("intercode_bash"),

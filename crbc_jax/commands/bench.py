@@ -147,13 +147,16 @@ def list_table(
   benches: Mapping[str, Bench], data: pathlib.Path
 ) -> rich.table.Table:
   """What there is, how long it takes on two cores, and what it lacks."""
-  table = rich.table.Table(
-    "name", "section of the README", "minutes", "--quick", "writes", "data"
-  )
+  table = rich.table.Table()
+  table.add_column("name", no_wrap=True)
+  table.add_column("section of the README", overflow="fold")
+  table.add_column("minutes", justify="right")
+  table.add_column("--quick", justify="right")
+  table.add_column("data", overflow="fold")
   for name, bench in benches.items():
     absent = bench_runs.missing(bench, data)
     words = [
-      f"{item.path}{'' if item.required else ' (optional)'}"
+      f"{pathlib.Path(item.path).name}{'' if item.required else ' (optional)'}"
       f"{': MISSING' if item in absent else ''}"
       for item in bench.data
     ]
@@ -161,7 +164,6 @@ def list_table(
       name,
       bench.readme,
       *(f"{minutes:g}" for minutes in bench.minutes),
-      bench.files[0],
       rich.markup.escape("\n".join(words)),
     )
   full, quick = (sum(b.minutes[i] for b in benches.values()) for i in (0, 1))

@@ -26,6 +26,8 @@ IDENTITY = (
   "estimator",
   "name",
   "what",
+  "learning_rate",
+  "claim",
   "log",
   "key",
 )

@@ -4,8 +4,8 @@
 
 `crbc credit LOG --keys-report` on tau-bench airline, all InterCode bash logs
 and Game of 24, below $CRBC_REAL_DATA; a log that is not there is left out.
-Nothing is random. Writes log_keys.json and .md; ten seconds, --quick the same without
-Game of 24.
+Nothing is random. Writes log_keys.json and .md; ten seconds, --quick the same
+without Game of 24.
 
 Claim: the default key of a format recurs more often than a window of two steps
 and aliases less than the last observation alone.

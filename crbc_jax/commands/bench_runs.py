@@ -114,8 +114,8 @@ def note_done(
   entry = {
     "arguments": words,
     "version": crbc_jax.__version__,
-    "seconds": round(outcome.seconds, 1),
-    "cpu_seconds": round(outcome.cpu_seconds, 1),
+    "seconds": round(outcome.seconds, 2),
+    "cpu_seconds": round(outcome.cpu_seconds, 2),
   }
   times = read_times(results) | {name: entry}
   write_text(results / TIMES, json.dumps(times, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""`crbc bench`: what it runs, skips, resumes and tells, with stub experiments."""
+"""`crbc bench`: what it runs, skips and tells, with stubs for experiments."""
 
 import json
 import os
@@ -41,7 +41,8 @@ BENCHES = {
     data=(Data("extra.json", "--data", required=False),),
   ),
   "needs": Bench(
-    "experiments.stub", "Results", ("good.json",), data=(Data("big.json", "--data"),),
+    "experiments.stub", "Results", ("good.json",),
+    data=(Data("big.json", "--data"),),
   ),
   "bad": Bench("experiments.fails", "Results", ("bad.json",)),
 }

@@ -159,7 +159,7 @@ BENCHES: dict[str, Bench] = {
       Data(ALFWORLD, "--alfworld", required=False),
       Data(WEBSHOP, "--webshop", required=False),
     ),
-    minutes=(5, 2),
+    minutes=(8, 2),
   ),
   "bench_sokoban": Bench(
     "experiments.bench_sokoban",

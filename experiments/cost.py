@@ -17,9 +17,10 @@ compare orders of magnitude, not implementations.
 
 Claim: credit is a small share of an update: at most 5 % on Sokoban, whose
 rollouts are fastest, and 2 % on text games; the 6,400 rows take some 15 ms from
-strings, below 2 ms from ids.
+strings (as in `bench_credit`) and a few from ids.
 
-Takes five minutes on two cores, --quick two. Writes cost.json and cost.md.
+Takes some eight minutes on two free cores, --quick (three estimators, two
+updates, a hasty clone) two; on a busy machine times mean little. Writes cost.json and cost.md.
 """
 
 import argparse
@@ -29,7 +30,7 @@ import importlib
 import json
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -65,6 +66,7 @@ ESTIMATORS = {
   "GraphGPO": "graphgpo",
   "GRPO": "grpo",
 }
+QUICK_LABELS = ("CRBC exact", "GiGPO", "GRPO")
 STAGES = ("rollout", "credit", "update")
 WARM_UP = 2  # updates
 PYTHON = {
@@ -113,7 +115,13 @@ def main(argv: list[str] | None = None) -> None:
       current, params=jax.tree.map(np.asarray, current.params)
     )
     console.print(f"{name}: {current.note or 'generated levels'}")
-    training += time_updates(name, config, current, updates=updates)
+    training += time_updates(
+      name,
+      config,
+      current,
+      labels=QUICK_LABELS if args.quick else tuple(ESTIMATORS),
+      updates=updates,
+    )
     drawn = drawn_at(config, current, 0)
     parts = rollout_parts(config, current, drawn, rounds=updates)
     split.append({"task": name, **{k: Spread.of(v) for k, v in parts.items()}})
@@ -163,7 +171,7 @@ def drawn_at(config, current, number: int) -> np.ndarray:
 
 
 def time_updates(
-  name: str, config, current, *, updates: int
+  name: str, config, current, *, labels: Sequence[str], updates: int
 ) -> list[dict[str, Any]]:
   """Seconds and shares of the stages for every estimator.
 
@@ -171,6 +179,7 @@ def time_updates(
     name: of the task.
     config: of the run; the estimator is put in.
     current: the task, the same for all.
+    labels: of ESTIMATORS.
     updates: to measure after WARM_UP; tries twice as many at most to get as
       many without a compilation.
 
@@ -179,12 +188,12 @@ def time_updates(
     rows credited in the median update, and how many updates compiled.
   """
   steps, states = {}, {}
-  for label, estimator in ESTIMATORS.items():
-    config.estimator = estimator
+  for label in labels:
+    config.estimator = ESTIMATORS[label]
     steps[label] = training_step.make_step(config, current)
     states[label] = training_step.initial_state(config, current)
-  found: dict[str, list[dict]] = {label: [] for label in ESTIMATORS}
-  spoilt: dict[str, list[dict]] = {label: [] for label in ESTIMATORS}
+  found: dict[str, list[dict]] = {label: [] for label in labels}
+  spoilt: dict[str, list[dict]] = {label: [] for label in labels}
   with CompileCounter() as counter:
     for number in range(WARM_UP + 2 * updates):
       for label, step in steps.items():
@@ -202,7 +211,7 @@ def time_updates(
   return [
     # Where every update compiled, those are all there is.
     _row(name, label, found[label] or spoilt[label], len(spoilt[label]))
-    for label in ESTIMATORS
+    for label in labels
   ]
 
 

@@ -48,9 +48,9 @@ def test_sokoban_is_played_again(tmp_path):
 
 
 def test_policy_sees_again_what_it_saw(houses):
-  _, current, _, goals, rollouts = houses
+  config, current, _, _, _ = houses
   act = text_collect.make_act_fn(current.logits_fn, greedy=True)
-  greedy = current._collect(houses[0], group_size=2, greedy=True)
+  greedy = current._collect(config, group_size=2, greedy=True)
   goals, rollouts = greedy(
     current.params, current.train.make[:2], jax.random.key(0)
   )
@@ -68,7 +68,7 @@ def test_policy_sees_again_what_it_saw(houses):
 
 
 def test_episodes_are_played_to_their_end(houses):
-  config, current, drawn, goals, rollouts = houses
+  config, current, drawn, _, rollouts = houses
   games = current.train.take(drawn).make
   assert cost_parts.play_again(games, rollouts, "state") > 0
   won = np.where(rollouts.boundary > 0, 1, 0)  # as if each had succeeded

@@ -20,7 +20,8 @@ rollouts are fastest, and 2 % on text games; the 6,400 rows take some 15 ms from
 strings (as in `bench_credit`) and a few from ids.
 
 Takes some eight minutes on two free cores, --quick (three estimators, two
-updates, a hasty clone) two; on a busy machine times mean little. Writes cost.json and cost.md.
+updates, a hasty clone) two; on a busy machine times mean little. Writes
+cost.json and cost.md.
 """
 
 import argparse

@@ -231,7 +231,11 @@ def _row(name: str, label: str, metrics: list[dict], compiled: int):
 
 
 def time_workload(
-  *, rounds: int, seconds: float, groups: int = 16
+  labels: Sequence[str] = tuple(ESTIMATORS),
+  *,
+  rounds: int,
+  seconds: float,
+  groups: int = 16,
 ) -> dict[str, Any]:
   """Ids and strings of the papers' batch to advantages.
 
@@ -243,12 +247,12 @@ def time_workload(
   arrays = jax.device_put(make_batch(table).arrays)
   prepare = functools.partial(workloads.with_text, table, characters)
   cases: dict[str, Case] = {}
-  for label, estimator in ESTIMATORS.items():
-    credit_fn = advantage_fn(estimator)
+  for label in labels:
+    credit_fn = advantage_fn(ESTIMATORS[label])
     cases[f"ids, {label}"] = Case(functools.partial(_wait, credit_fn, arrays))
     cases[f"strings, {label}"] = Case(EndToEnd(table, credit_fn), prepare)
-  for label, function in PYTHON.items():
-    cases[f"python, {label}"] = Case(function, prepare)
+    if label in PYTHON:
+      cases[f"python, {label}"] = Case(PYTHON[label], prepare)
   times = measure(cases, rounds=rounds, seconds=seconds)
   spreads = {name: Spread.of(x) for name, x in times.items()}
   return {
@@ -263,7 +267,7 @@ def time_workload(
           if f"{kind}, {label}" in spreads
         },
       }
-      for label in ESTIMATORS
+      for label in labels
     ],
   }
 

@@ -88,10 +88,12 @@ class Changes:
   def summary(self) -> str:
     """One line."""
     known = [c.inside for c in self.found if c.inside is not None]
-    parts = [
-      f"{sum(known)} of {len(known)} values inside the committed interval"
-    ]
-    parts += _some(len(self.found) - len(known), "without one")
+    parts = []
+    if known:
+      parts = [
+        f"{sum(known)} of {len(known)} values inside the committed interval"
+      ]
+    parts += _some(len(self.found) - len(known), "without an interval")
     parts += _some(self.gone, "committed but not in this run")
     parts += _some(self.added, "new")
     if self.found:
@@ -99,7 +101,7 @@ class Changes:
       parts.append(
         f"moved most: {', '.join(most.place)} {most.difference:+.3g}"
       )
-    return "; ".join(parts)
+    return "; ".join(parts) or "nothing to compare"
 
 
 def _some(count: int, what: str) -> list[str]:

@@ -49,7 +49,8 @@ def test_rows_that_came_and_went_are_counted():
 def test_nothing_in_common():
   found = find_changes({}, result(a=[1, 0, 2]), AREA)
   assert found.found == () and found.added == 1
-  assert found.summary() == "0 of 0 values inside the committed interval; 1 new"
+  assert found.summary() == "1 new"
+  assert find_changes({}, {}, AREA).summary() == "nothing to compare"
 
 
 @pytest.mark.parametrize(

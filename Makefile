@@ -28,8 +28,8 @@ fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 .DEFAULT_GOAL := help
 .PHONY: help venv train sweep compare depth-ablation \
   ablations credit-accuracy game24 fuzz-logs bench \
-  bench-credit bench-webshop bench-alfworld alfworld-keys alfworld-check \
-  merged-graph test test-slow lint docs format wheel-test clean
+  bench-all bench-credit bench-webshop bench-alfworld alfworld-keys \
+  alfworld-check merged-graph test test-slow lint docs format wheel-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' \
@@ -69,6 +69,9 @@ fuzz-logs: $(INSTALLED)  ## damage 100,000 logs and read them (10 min)
 
 bench: $(INSTALLED)  ## time the Sokoban environment
 	$(PY) -m experiments.bench_sokoban $(ARGS)
+
+bench-all: $(INSTALLED)  ## every table of the README (ARGS=--quick: half an hour)
+	$(PY) -m crbc_jax bench all $(ARGS)
 
 bench-credit: $(INSTALLED)  ## time step credit against its competitors
 	$(PY) -m experiments.bench_credit $(ARGS)

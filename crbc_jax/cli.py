@@ -29,11 +29,12 @@ examples:
   crbc explain rollouts.jsonl --group task-7 --traj a
   crbc report rollouts.jsonl --out credit.html
   crbc doctor
+  crbc bench all --quick
   crbc list estimators
 
-exit status: 0 done; 1 doctor found something; 2 bad usage or bad input, nothing
-written; 3 credited, but rows were skipped; 130 interrupted. More: crbc COMMAND
---help
+exit status: 0 done; 1 doctor found something, or an experiment of bench failed;
+2 bad usage or bad input, nothing written; 3 credited, but rows were skipped;
+130 interrupted. More: crbc COMMAND --help
 """
 
 _LOG_COMMANDS = {
@@ -41,6 +42,7 @@ _LOG_COMMANDS = {
   "explain": "say why a rollout's steps got their credit",
   "report": "write one HTML page about a log or runs",
   "doctor": "check this installation: versions, devices, precision, data",
+  "bench": "run the experiments behind the README's tables, in a checkout",
 }
 """Modules of `commands`, imported when they are asked for."""
 

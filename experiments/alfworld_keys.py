@@ -23,7 +23,6 @@ from crbc_jax.envs import alfworld
 from crbc_jax.envs.text import TextKeys
 from experiments import alfworld_stock
 
-OUTPUT = "results/alfworld_keys.json"
 STEP_LIMIT = 50
 
 
@@ -128,8 +127,11 @@ def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--games", type=int, default=48)
   parser.add_argument("--rollouts", type=int, default=8)
-  parser.add_argument("--output", default=OUTPUT)
+  parser.add_argument("--quick", action="store_true", help="8 games x 4")
+  parser.add_argument("--results", type=pathlib.Path, default="results")
   options = parser.parse_args()
+  if options.quick:
+    options.games, options.rollouts = 8, 4
   path = alfworld_stock.bundle_path()
   if path.exists():
     games = alfworld.load_games(path)
@@ -141,9 +143,10 @@ def main():
   picked = np.linspace(0, len(games) - 1, min(options.games, len(games)))
   report = measure([games[int(i)] for i in picked], options.rollouts)
   report = {"source": source, **report}
-  files.write_text(options.output, json.dumps(report, indent=2) + "\n")
+  output = options.results / "alfworld_keys.json"
+  files.write_text(output, json.dumps(report, indent=2) + "\n")
   text = markdown(report)
-  files.write_text(pathlib.Path(options.output).with_suffix(".md"), text)
+  files.write_text(output.with_suffix(".md"), text)
   print(text)
 
 

@@ -1,6 +1,7 @@
 """How fast is the light ALFWorld engine? Ours beside the real one.
 
   python -m experiments.bench_alfworld [--games 60] [--stock-games 3]
+    [--quick] [--results results]
 
 On real games where the bundle is there, else on generated ones. Every step
 returns the observation and the admissible commands; actions are random, one
@@ -12,6 +13,7 @@ the speed patch of `alfworld_stock`.
 import argparse
 import importlib.util
 import json
+import pathlib
 import platform
 import time
 
@@ -22,8 +24,6 @@ from crbc_jax.envs import alfworld
 from crbc_jax.envs.alfworld import generator
 from crbc_jax.envs.text import step_all
 from experiments import alfworld_stock
-
-OUTPUT = "results/bench_alfworld.json"
 
 
 def random_walk(env, steps: int, seed: int = 0) -> float:
@@ -102,8 +102,11 @@ def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--games", type=int, default=60)
   parser.add_argument("--stock-games", type=int, default=3)
-  parser.add_argument("--output", default=OUTPUT)
+  parser.add_argument("--quick", action="store_true", help="6 games, no stock")
+  parser.add_argument("--results", type=pathlib.Path, default="results")
   options = parser.parse_args()
+  if options.quick:
+    options.games, options.stock_games = 6, 0
   path = alfworld_stock.bundle_path()
   report = {"python": platform.python_version(), "real_games": path.exists()}
   if path.exists():
@@ -120,7 +123,11 @@ def main():
     build = (time.perf_counter() - start) / len(games)
   report["build_ms"] = round(1e3 * build, 2)
   report["ours"] = time_ours(games, 1000)
-  if path.exists() and importlib.util.find_spec("textworld"):
+  if (
+    options.stock_games
+    and path.exists()
+    and importlib.util.find_spec("textworld")
+  ):
     some = [
       records[game.id]
       for game in games[:: max(1, len(games) // options.stock_games)]
@@ -132,7 +139,8 @@ def main():
     report["times_stock"] = round(
       report["ours"]["steps_per_second"] / report["stock"]["steps_per_second"]
     )
-  files.write_text(options.output, json.dumps(report, indent=2) + "\n")
+  output = options.results / "bench_alfworld.json"
+  files.write_text(output, json.dumps(report, indent=2) + "\n")
   print(json.dumps(report, indent=2))
 
 

@@ -1,7 +1,7 @@
 """How fast is the closure, and what against?
 
   python -m experiments.bench_credit [--quick] [--only batches giant ...]
-    [--rounds 15] [--seconds 6] [--out results]
+    [--rounds 15] [--seconds 6] [--results results]
 
 Sections, all in one run, every round of a workload running all contestants:
 
@@ -52,7 +52,9 @@ def main(argv: list[str] | None = None) -> None:
   parser.add_argument("--only", nargs="+", choices=SECTIONS, metavar="SECTION")
   parser.add_argument("--rounds", type=int, default=15)
   parser.add_argument("--seconds", type=float, default=6.0, help="a workload")
-  parser.add_argument("--out", type=pathlib.Path, default="results")
+  parser.add_argument(
+    "--results", "--out", dest="out", type=pathlib.Path, default="results"
+  )
   options = parser.parse_args(argv)
   rounds = 3 if options.quick else options.rounds
   seconds = 0.5 if options.quick else options.seconds

@@ -1,20 +1,29 @@
 """How fast is the Sokoban environment? Steps/s with random actions.
 
   python -m experiments.bench_sokoban [--steps 100] [--repeats 5]
+    [--quick] [--results results]
 
 Each row is the best of several repeats of one jitted `scan` of `vmap(step)`,
-random actions drawn inside, compilation left out.
+random actions drawn inside, compilation left out. Writes bench_sokoban.json and
+.md.
 """
 
 import argparse
 import functools
+import pathlib
 import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import crbc_jax
 from crbc_jax.envs import sokoban
+from crbc_jax.files import write_text
+from crbc_jax.learner.records import write_json
+from experiments import commands
+from experiments.bench_credit import markdown_table
+from experiments.bench_timing import machine
 
 SETTINGS = ((6, 1), (10, 4))  # (side of the grid, boxes)
 BATCHES = (64, 1_024, 8_192)
@@ -66,21 +75,39 @@ def steps_per_second(side, boxes, batch, *, steps, repeats, with_keys=False):
   return batch * steps / min(seconds[1:])
 
 
-def main():
+def main(argv: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--steps", type=int, default=100)
   parser.add_argument("--repeats", type=int, default=5)
-  options = vars(parser.parse_args())
-  print(f"backend {jax.default_backend()}, {options['steps']} steps a rollout")
-  print("grid   boxes  batch        steps/s  with state keys")
+  parser.add_argument("--quick", action="store_true", help="no batch of 8,192")
+  parser.add_argument("--results", type=pathlib.Path, default="results")
+  args = parser.parse_args(argv)
+  options = {"steps": args.steps, "repeats": args.repeats}
+  rows = []
   for side, boxes in SETTINGS:
-    for batch in BATCHES:
+    for batch in BATCHES[:-1] if args.quick else BATCHES:
       plain = steps_per_second(side, boxes, batch, **options)
       keyed = steps_per_second(side, boxes, batch, **options, with_keys=True)
-      print(
-        f"{f'{side}x{side}':6s} {boxes:5d} {batch:6,d}"
-        f" {plain:14,.0f} {keyed:16,.0f}"
-      )
+      name = f"{side}x{side}, {boxes} box{'es' * (boxes > 1)}, batch {batch:,}"
+      rows.append({"name": name, "plain": plain, "with_keys": keyed})
+  result = {
+    "command": commands.recorded("experiments.bench_sokoban", argv),
+    "version": crbc_jax.__version__,
+    **machine(),
+    **options,
+    "rows": rows,
+  }
+  text = (
+    f"Sokoban, steps/s with random actions, backend {result['backend']},"
+    f" {args.steps} steps a rollout, load {result['load']} at the start.\n\n"
+  )
+  text += markdown_table(
+    ("grid", "steps/s", "with state keys"),
+    [(r["name"], f"{r['plain']:,.0f}", f"{r['with_keys']:,.0f}") for r in rows],
+  )
+  write_json(args.results / "bench_sokoban.json", result)
+  write_text(args.results / "bench_sokoban.md", text + "\n")
+  print(text)
 
 
 if __name__ == "__main__":

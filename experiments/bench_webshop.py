@@ -1,6 +1,7 @@
 """How fast is the WebShop environment, and does the expert buy what is wanted?
 
   python -m experiments.bench_webshop [--shop PATH] [--goals 1000]
+    [--quick] [--results results]
 
 PATH is a folder of WebShop's files or a bundle; without one a generated shop of
 1,000 products is played. One process, one core. Every goal is played once with
@@ -119,9 +120,12 @@ def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--shop", help="a folder of WebShop's files, or a bundle")
   parser.add_argument("--goals", type=int, default=1_000)
-  parser.add_argument("--out", type=pathlib.Path, default="results")
+  parser.add_argument("--quick", action="store_true", help="100 goals")
+  parser.add_argument(
+    "--results", "--out", dest="out", type=pathlib.Path, default="results"
+  )
   options = parser.parse_args()
-  found = measure(options.shop, options.goals)
+  found = measure(options.shop, 100 if options.quick else options.goals)
   text = as_markdown(found)
   write_text(
     options.out / "bench_webshop.json", json.dumps(found, indent=1) + "\n"

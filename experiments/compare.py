@@ -7,6 +7,7 @@ and visit averaging (CRBC depth 0) on 6x6 and 7x7, and of GraphGPO on 7x7; with
   python -m experiments.compare                    # 360 runs, about 2.5 hours
   python -m experiments.compare --settings 6x6     # one setting
   python -m experiments.compare --report           # tables of finished runs
+  python -m experiments.compare --quick            # four of them, short runs
 
 Each estimator runs with its own best learning rate and option of
 `experiments.sweep` (results/sweep.json). Seeds are paired: with the same seed
@@ -44,6 +45,8 @@ SETTINGS = {
   # Anchors are the player's cell alone: what the boxes do is hidden from them.
   "6x6 aliased keys": {"env_steps": 500_000, "env.state_keys": "player"},
 }
+QUICK_LABELS = ("CRBC exact", "GraphGPO", "GiGPO", "GRPO")
+QUICK_STEPS = 40_000
 AGGREGATED = ("6x6", "7x7", "6x6 slip .25")
 SEEDS = (0, 1, 2, 3, 4)
 EVAL_EVERY = 50_000
@@ -66,17 +69,16 @@ def main(argv: list[str] | None = None) -> None:
     default=list(SETTINGS),
     help="to run; without a name none: tables and figures of what is there",
   )
-  parser.add_argument(
-    "--only", nargs="+", choices=LABELS, default=list(LABELS), metavar="LABEL"
-  )
-  parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+  parser.add_argument("--only", nargs="+", choices=LABELS, metavar="LABEL")
+  parser.add_argument("--seeds", type=int, nargs="+")
+  parser.add_argument("--quick", action="store_true", help="for a look")
   parser.add_argument(
     "--tuned",
     default="results/sweep.json",
     type=pathlib.Path,
     help="output of experiments.sweep",
   )
-  parser.add_argument("--out", default="runs/compare", type=pathlib.Path)
+  parser.add_argument("--out", type=pathlib.Path, help="run folders")
   parser.add_argument("--report", action="store_true", help="do not train")
   parser.add_argument(
     "--results", default="results", type=pathlib.Path, help="tables, figure"
@@ -84,11 +86,17 @@ def main(argv: list[str] | None = None) -> None:
   args = parser.parse_args(argv)
   if not args.tuned.exists():
     parser.error(f"{args.tuned} is missing: run python -m experiments.sweep")
+  args.only = args.only or list(QUICK_LABELS if args.quick else LABELS)
+  args.seeds = args.seeds or list(SEEDS[:1] if args.quick else SEEDS)
+  args.out = args.out or pathlib.Path("runs", "quick" * args.quick, "compare")
+  settings = _settings(args.quick)
   tuned = json.loads(args.tuned.read_text(encoding="utf-8"))["best"]
   tuned = {label: best for label, best in tuned.items() if label in args.only}
   kept = _kept(args)
   jobs = {
-    (setting, label, seed): _job(args.out, setting, label, seed, best)
+    (setting, label, seed): _job(
+      args.out, setting, settings[setting], label, seed, best
+    )
     for setting in args.settings
     for seed in args.seeds
     for label, best in tuned.items()
@@ -96,7 +104,7 @@ def main(argv: list[str] | None = None) -> None:
   if not args.report:
     pool.run_all(list(jobs.values()))
   results = {}
-  for setting, values in SETTINGS.items():
+  for setting, values in settings.items():
     ran = args.only if setting in args.settings else []
     curves = _kept_curves(kept, setting, ran)
     curves |= {
@@ -179,7 +187,20 @@ def _kept_curves(kept: dict, setting: str, ran: list[str]) -> dict:
   }
 
 
-def _job(out, setting, label, seed, best) -> pool.Job:
+def _settings(quick: bool) -> dict[str, dict]:
+  """What differs from the defaults in each setting."""
+  return {
+    name: {"eval.every": EVAL_EVERY, **values}
+    | (
+      {"env_steps": QUICK_STEPS, "eval.every": QUICK_STEPS // 4}
+      if quick
+      else {}
+    )
+    for name, values in SETTINGS.items()
+  }
+
+
+def _job(out, setting, changes, label, seed, best) -> pool.Job:
   slug = f"{setting}-{label}-s{seed}".replace(" ", "_")
   return pool.Job(
     out / slug,
@@ -187,10 +208,9 @@ def _job(out, setting, label, seed, best) -> pool.Job:
       "estimator": best["estimator"],
       "learner.learning_rate": best["learning_rate"],
       "seed": seed,
-      "eval.every": EVAL_EVERY,
       "tensorboard": False,
       **best.get("overrides", {}),
-      **SETTINGS[setting],
+      **changes,
     },
   )
 

@@ -1,7 +1,7 @@
 """How close does step credit come to the exact advantages?
 
   python -m experiments.credit_accuracy [--seed 0] [--batches 8] [--quick]
-    [--out results]
+    [--results results]
 
 Every reachable state of a 6x6 level with one box is enumerated, so the exact
 advantage Q_t(s,a) - V_t(s) of the policy that acted is known for each step.
@@ -80,7 +80,9 @@ def main(argv: list[str] | None = None) -> None:
   )
   parser.add_argument("--seed", type=int, default=0)
   parser.add_argument("--batches", type=int, default=8, help="of each stage")
-  parser.add_argument("--out", type=pathlib.Path, default="results")
+  parser.add_argument(
+    "--results", "--out", dest="out", type=pathlib.Path, default="results"
+  )
   parser.add_argument("--quick", action="store_true", help="no training")
   options = parser.parse_args(argv)
   if options.batches < 2:

@@ -115,20 +115,24 @@ def main(argv: list[str] | None = None) -> None:
     / LOG,
     help="the log (default: in game24 of $CRBC_REAL_DATA)",
   )
-  parser.add_argument("--out", type=pathlib.Path, default="results")
+  parser.add_argument("--quick", action="store_true", help="two deals")
+  parser.add_argument(
+    "--results", "--out", dest="out", type=pathlib.Path, default="results"
+  )
   options = parser.parse_args(argv)
   if not options.log.is_file():
     parser.error(f"{options.log} is missing: name the log by --log")
   began = time.perf_counter()
   rollouts, rejected = game24_rollouts.read_rollouts(options.log)
-  result = measure(rollouts, ESTIMATORS, size=GROUP_SIZE, seeds=SEEDS)
+  seeds = SEEDS[:2] if options.quick else SEEDS
+  result = measure(rollouts, ESTIMATORS, size=GROUP_SIZE, seeds=seeds)
   given = sys.argv[1:] if argv is None else argv
   result = {
     "command": shlex.join(
       ["python", "-m", "experiments.game24_credit", *given]
     ),
     "version": crbc_jax.__version__,
-    "seeds": SEEDS,
+    "seeds": seeds,
     "group_size": GROUP_SIZE,
     "seconds": round(time.perf_counter() - began, 1),
     "estimators": ESTIMATORS,

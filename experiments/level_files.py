@@ -6,6 +6,7 @@ success alone, since no rollout ever succeeds and every estimator then gives 0;
 the number is reported as it is, with and without the shaped reward.
 
   python -m experiments.level_files --boxoban FOLDER   # about 6 minutes
+  python -m experiments.level_files --quick            # 60,000 steps a run
 
 FOLDER holds `train` and `test` with level files, as `unfiltered` of
 google-deepmind/boxoban-levels does; without it only two boxes are trained on.
@@ -18,12 +19,13 @@ import sys
 
 from rich import print as rich_print
 
+import crbc_jax
 from configs import sokoban
 from crbc_jax.envs import ensure_levels
 from crbc_jax.files import write_text
 from crbc_jax.learner import config as config_lib
 from crbc_jax.learner.records import write_json
-from experiments import pool, statistics
+from experiments import commands, pool, statistics
 
 TWO_BOXES = {"seed": 0, "size": (7, 7), "boxes": 2}
 TWO_BOX_CHANGES = {"env.step_limit": 50}
@@ -33,6 +35,7 @@ BOXOBAN_CHANGES = {
   "env_steps": 1_000_000,
   "eval.every": 250_000,
 }
+QUICK = {"env_steps": 60_000, "eval.every": 30_000}
 SHAPED = {
   "estimator": "crbc(signal='observed', sigma_min=1.0, w_step=1.0)",
   "env.reward": "shaped",
@@ -45,9 +48,13 @@ def main(argv: list[str] | None = None) -> None:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument("--boxoban", type=pathlib.Path, metavar="FOLDER")
-  parser.add_argument("--out", default="runs/level_files", type=pathlib.Path)
+  parser.add_argument("--quick", action="store_true", help="for a look")
+  parser.add_argument("--out", type=pathlib.Path, help="run folders")
   parser.add_argument("--results", default="results", type=pathlib.Path)
   args = parser.parse_args(argv)
+  args.out = args.out or pathlib.Path(
+    "runs", "quick" * args.quick, "level_files"
+  )
   common = config_lib.changes(sokoban.get_config()) | {"tensorboard": False}
   train, held_out = ensure_levels("levels/7x7-2box", **TWO_BOXES)
   two = common | TWO_BOX_CHANGES
@@ -65,7 +72,10 @@ def main(argv: list[str] | None = None) -> None:
     jobs["Boxoban", "CRBC exact"] = box
     jobs["Boxoban, shaped reward", "CRBC exact, observed"] = box | SHAPED
   named = {
-    key: pool.Job(args.out / "-".join(key).replace(" ", "_"), changes)
+    key: pool.Job(
+      args.out / "-".join(key).replace(" ", "_"),
+      changes | (QUICK if args.quick else {}),
+    )
     for key, changes in jobs.items()
   }
   pool.run_all(list(named.values()))
@@ -87,10 +97,14 @@ def main(argv: list[str] | None = None) -> None:
         "greedy": float(greedy.success[-1]),
       }
     )
-  given = sys.argv[1:] if argv is None else argv
   write_json(
     args.results / "level_files.json",
-    {"arguments": given, "seed": 0, "rows": rows},
+    {
+      "command": commands.recorded("experiments.level_files", argv),
+      "version": crbc_jax.__version__,
+      "seed": 0,
+      "rows": rows,
+    },
   )
   text = _markdown(rows)
   write_text(args.results / "level_files.md", text)

@@ -3,12 +3,16 @@
   python -m experiments.text_games --task alfworld --data FILE
   python -m experiments.text_games --task webshop --data FILE
   python -m experiments.text_games --task alfworld --data FILE --report
+  python -m experiments.text_games --task alfworld --data FILE --quick
 
 All runs begin from the same cloned policy (config file of the task). Every
 estimator is tuned alike, in runs of a third of the budget with a seed that the
 comparison does not use, on the same held-out games: first its options
 (`experiments.contestants`) at the middle learning rate, then the other rates
 with the best of them. Seeds are paired.
+
+--quick clones in a hurry, tunes nothing and trains three estimators for a few
+updates on few games: a look at the tables, not at their numbers.
 
 `--added N` trains on N generated ALFWorld games besides (give such runs an
 --out of their own). Without --data it runs on generated games, which says
@@ -52,6 +56,14 @@ SEEDS = (0, 1, 2)
 TUNING_SEED = 100
 METRIC = "success_sampled"
 BUDGET = {"alfworld": 120_000, "webshop": 60_000}
+QUICK_BUDGET = {"alfworld": 6_000, "webshop": 1_500}
+QUICK_LABELS = ("CRBC exact", "GiGPO", "GRPO")
+QUICK = {
+  "panel": 32,
+  "rollout.levels": 4,
+  "text.demonstrations": 40,
+  "text.clone_epochs": 4,
+}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -65,16 +77,18 @@ def main(argv: list[str] | None = None) -> None:
     "--added", default=0, type=int, help="as --config.text.added (ALFWorld)"
   )
   parser.add_argument("--env_steps", type=int, help="of a run")
-  parser.add_argument(
-    "--only", nargs="+", choices=LABELS, default=list(LABELS), metavar="LABEL"
-  )
-  parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+  parser.add_argument("--only", nargs="+", choices=LABELS, metavar="LABEL")
+  parser.add_argument("--seeds", type=int, nargs="+")
   parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
-  parser.add_argument("--out", default="runs/text", type=pathlib.Path)
+  parser.add_argument("--quick", action="store_true", help="for a look")
+  parser.add_argument("--out", type=pathlib.Path, help="run folders")
   parser.add_argument("--report", action="store_true", help="do not train")
   parser.add_argument("--results", default="results", type=pathlib.Path)
   args = parser.parse_args(argv)
-  budget = args.env_steps or BUDGET[args.task]
+  args.only = args.only or list(QUICK_LABELS if args.quick else LABELS)
+  args.seeds = args.seeds or list(SEEDS[:1] if args.quick else SEEDS)
+  args.out = args.out or pathlib.Path("runs", "quick" * args.quick, "text")
+  budget = args.env_steps or (QUICK_BUDGET if args.quick else BUDGET)[args.task]
 
   def job(stage, estimator, rate, seed, steps):
     slug = re.sub(r"[^\w.=]+", "_", f"{args.task}-{stage}-{estimator}")
@@ -92,7 +106,8 @@ def main(argv: list[str] | None = None) -> None:
         "text.data": args.data,
         "text.added": args.added,
         "tensorboard": False,
-      },
+      }
+      | (QUICK if args.quick else {}),
     )
 
   def areas(settings):
@@ -108,7 +123,12 @@ def main(argv: list[str] | None = None) -> None:
       for setting, job in jobs.items()
     }
 
-  tuned = tune(chosen(args.only), args.rates, areas)
+  contestants = chosen(args.only)
+  tuned = (
+    untuned(contestants, args.rates[0])
+    if args.quick
+    else tune(contestants, args.rates, areas)
+  )
   runs = {
     label: [
       job("run", best["estimator"], best["learning_rate"], seed, budget)
@@ -127,7 +147,9 @@ def main(argv: list[str] | None = None) -> None:
     "seeds": args.seeds,
     "budget": budget,
     "tuned": tuned,
-    "keys": live_shares(pool.resolved_config(runs[args.only[0]][0])),
+    "keys": live_shares(
+      pool.resolved_config(runs[args.only[0]][0]), games=8 if args.quick else 48
+    ),
     **found,
   }
   records.write_json(args.results / f"{args.task}.json", result)
@@ -160,6 +182,14 @@ def tune(contestants, rates, areas) -> dict[str, dict]:
         if e in c.estimators
       },
     }
+    for c in contestants
+  }
+
+
+def untuned(contestants, rate: float) -> dict[str, dict]:
+  """The first setting of each contestant, as `tune` gives the best."""
+  return {
+    c.label: {"estimator": c.estimators[0], "learning_rate": rate, "areas": {}}
     for c in contestants
   }
 

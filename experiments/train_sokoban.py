@@ -5,6 +5,7 @@ levels, and more than GRPO on the same budget, levels and seeds.
 
   make train                                   # under 5 minutes on two cores
   python -m experiments.train_sokoban --seeds 0 1 2 --env_steps 500000
+  python -m experiments.train_sokoban --quick  # one seed, 150,000 steps
 
 Run folders (config, metrics, checkpoints, TensorBoard) go to runs/sokoban, the
 table and the curve to results/train_sokoban.*. What is finished is not trained
@@ -13,21 +14,22 @@ again; an interrupted run goes on where it was.
 
 import argparse
 import pathlib
-import shlex
 import sys
 
 import numpy as np
 import rich
 from rich.table import Table
 
+import crbc_jax
 from configs import sokoban
 from crbc_jax.learner import config as config_lib
 from crbc_jax.learner.records import write_json
 from crbc_jax.report import plots
-from experiments import pool, statistics
+from experiments import commands, pool, statistics
 
 ESTIMATORS = {"CRBC exact": "crbc(w_step=1.0)", "GRPO": "grpo"}
 SEEDS = (0, 1, 2)
+QUICK_STEPS = 150_000
 METRICS = ("success_sampled", "success_greedy")
 
 
@@ -37,14 +39,21 @@ def main(argv: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
-  parser.add_argument("--env_steps", type=int, default=config.env_steps)
+  parser.add_argument("--seeds", type=int, nargs="+")
+  parser.add_argument("--env_steps", type=int)
+  parser.add_argument("--quick", action="store_true", help="for a look")
   parser.add_argument("--out", default="runs/sokoban", type=pathlib.Path)
   parser.add_argument(
     "--results", default="results", type=pathlib.Path, help="table, figure"
   )
   args = parser.parse_args(argv)
+  args.seeds = args.seeds or list(SEEDS[:1] if args.quick else SEEDS)
+  args.env_steps = args.env_steps or (
+    QUICK_STEPS if args.quick else config.env_steps
+  )
   changes = config_lib.changes(config) | {"env_steps": args.env_steps}
+  if args.quick:
+    changes["eval.every"] = args.env_steps // 5
   jobs = {
     (label, seed): pool.Job(
       args.out / _name(estimator, seed, args.env_steps),
@@ -82,13 +91,11 @@ def main(argv: list[str] | None = None) -> None:
     },
     args.results / "train_sokoban",
   )
-  given = sys.argv[1:] if argv is None else argv
   write_json(
     args.results / "train_sokoban.json",
     {
-      "command": shlex.join(
-        ["python", "-m", "experiments.train_sokoban", *given]
-      ),
+      "command": commands.recorded("experiments.train_sokoban", argv),
+      "version": crbc_jax.__version__,
       "seeds": args.seeds,
       "env_steps": args.env_steps,
       "credit_share": shares,

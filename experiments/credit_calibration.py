@@ -8,9 +8,10 @@ the exact V, Q and Q - V of the policy that acted, without the step limit (400
 steps: the closure knows no clock either). Compared with it are intervals of 50,
 80 and 95 %: the closure plus or minus z standard errors
 (`posterior.standard_errors`), and quantiles of the Bayesian bootstrap (200
-draws). Coverage is the share of live rows (at least two actions seen at the
-anchor) whose truth is inside, also by the number of visits N(s); "spread" is
-the RMS error in units of the RMS standard error, 1 if the errors are honest.
+draws). Coverage is the share of rows whose truth is inside: of the live rows
+(at least two actions seen at the anchor), and of all rows by the number of
+visits N(s). "Spread" is the RMS error in units of the RMS standard error, 1 if
+the errors are honest.
 And is credit better for being shrunk by its standard error? RMSE of the credit
 in units of the RMS of the truth, and its correlation.
 
@@ -50,6 +51,7 @@ LEVELS = (0.5, 0.8, 0.95)
 DRAWS = 200
 NO_LIMIT = 400  # .98^370 = .0006 is what the last states may still be worth
 VISITS = {"1": (1, 1), "2-3": (2, 3), "4-7": (4, 7), "8+": (8, np.inf)}
+BINS = ("live", *VISITS)
 KINDS = ("v", "q", "gap")
 METHODS = ("jackknife", "bootstrap")
 SHRUNK = ("closure", "by pair", "by anchor")
@@ -175,15 +177,14 @@ def make_measure_fn(current: task.Task, *, levels: int = 32):
       lambda arrays: error_fn(arrays, jax.random.fold_in(key, 1)),
       actions=current.env.num_actions,
     )
-    chosen = mask & live
-    found = jax.tree.map(lambda x: x[chosen].astype(float), found)
+    found = jax.tree.map(lambda x: x[mask].astype(float), found)
     true = {
-      kind: x[chosen]
+      kind: x[mask]
       for kind, x in zip(
         KINDS, (exact.v, exact.q, exact.advantage), strict=True
       )
     }
-    return statistics_of(found, true) | {"live": live[mask].mean()}
+    return statistics_of(found, true, live[mask])
 
   def measure(params, *, seed, batches):
     rows = []
@@ -198,19 +199,20 @@ def make_measure_fn(current: task.Task, *, levels: int = 32):
   return measure
 
 
-def statistics_of(found, true) -> dict[str, float]:
-  """Coverage, spread and shrunk credit of one batch of n live rows.
+def statistics_of(found, true, live) -> dict[str, float]:
+  """Coverage, spread and shrunk credit (live rows) of n rows.
 
   Args:
     found: as `make_error_fn`, arrays [n].
     true: {"v", "q", "gap": [n]}.
+    live: bool [n].
 
   Returns:
     {"jackknife 0.95 gap 2-3": share, "spread gap": ..., "rmse by pair": ...};
     nan of visits that no row has.
   """
   visits = found["visits"]
-  bins = {"all": np.ones(len(visits), bool)} | {
+  bins = {"live": live} | {
     name: (visits >= low) & (visits <= high)
     for name, (low, high) in VISITS.items()
   }
@@ -219,8 +221,10 @@ def statistics_of(found, true) -> dict[str, float]:
     error = found["estimate"][kind] - true[kind]
     sd, quantiles = found["sd"][kind], found["quantiles"][kind]
     for name, part in bins.items():
-      spread = np.sqrt((error[part] ** 2).mean() / (sd[part] ** 2).mean())
-      out[f"spread {kind} {name}"] = spread if part.any() else np.nan
+      square = (sd[part] ** 2).mean() if part.any() else 0.0
+      out[f"spread {kind} {name}"] = (
+        np.sqrt((error[part] ** 2).mean() / square) if square else np.nan
+      )
     for i, level in enumerate(LEVELS):
       low, high = quantiles[i], quantiles[len(LEVELS) + i]
       inside = {
@@ -232,11 +236,12 @@ def statistics_of(found, true) -> dict[str, float]:
         for name, part in bins.items():
           share = covered[part].mean() if part.any() else np.nan
           out[f"{method} {level} {kind} {name}"] = share
-  size = np.sqrt((true["gap"] ** 2).mean())
-  for name, credit in found["credit"].items():
-    error = credit - true["gap"]
-    out[f"rmse {name}"] = np.sqrt((error**2).mean()) / size
-    out[f"corr {name}"] = np.corrcoef(credit, true["gap"])[0, 1]
+  gap = true["gap"][live]
+  size = np.sqrt((gap**2).mean())
+  for name in SHRUNK:  # the closure first
+    credit = found["credit"][name][live]
+    out[f"rmse {name}"] = np.sqrt(((credit - gap) ** 2).mean()) / size
+    out[f"corr {name}"] = np.corrcoef(credit, gap)[0, 1]
     for other in ("rmse", "corr"):
       gain = out[f"{other} {name}"] - out[f"{other} closure"]
       out[f"{other} {name} less closure"] = gain
@@ -262,7 +267,7 @@ def as_markdown(stage: str, cell) -> str:
       )
       for method in METHODS
       for kind in KINDS
-      for name in ("all", *VISITS)
+      for name in BINS
     ],
   )
   credit = markdown_table(
@@ -278,10 +283,10 @@ def as_markdown(stage: str, cell) -> str:
       for name in SHRUNK
     ],
   )
-  rows = ", ".join(f"{name}: {get(f'rows {name}')}" for name in VISITS)
+  rows = ", ".join(f"{name}: {get(f'rows {name}')}" for name in BINS)
   return (
-    f"**{stage} policy ({cell['env_steps']:,} steps)**; live rows"
-    f" {get('live')}; share of them by visits {rows}\n\n{coverage}\n\n{credit}"
+    f"**{stage} policy ({cell['env_steps']:,} steps)**; share of the rows, by"
+    f" visits: {rows}\n\n{coverage}\n\n{credit}"
   )
 
 

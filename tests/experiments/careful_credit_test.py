@@ -53,22 +53,27 @@ def test_coverage_of_honest_and_of_narrow_intervals():
     return {
       "estimate": {k: x + noise for k, x in true.items()},
       "sd": {k: np.full(n, sd) for k in true},
-      "quantiles": {k: quantiles for k in true},
-      "credit": {"closure": true["gap"] + noise, "by pair": true["gap"]},
+      "quantiles": dict.fromkeys(true, quantiles),
+      "credit": {
+        "closure": true["gap"] + noise,
+        "by pair": true["gap"],
+        "by anchor": true["gap"],
+      },
       "visits": np.full(n, 3.0),
     }
 
-  got = calibration.statistics_of(found(1.0), true)
+  live = np.ones(n, bool)
+  got = calibration.statistics_of(found(1.0), true, live)
   for level in calibration.LEVELS:
     for method in calibration.METHODS:
-      assert abs(got[f"{method} {level} gap all"] - level) < 0.02
-  assert got["jackknife 0.95 gap 2-3"] == got["jackknife 0.95 gap all"]
+      assert abs(got[f"{method} {level} gap live"] - level) < 0.02
+  assert got["jackknife 0.95 gap 2-3"] == got["jackknife 0.95 gap live"]
   assert np.isnan(got["jackknife 0.95 gap 1"]) and got["rows 1"] == 0
-  assert abs(got["spread gap all"] - 1) < 0.03
+  assert abs(got["spread gap live"] - 1) < 0.03
   assert abs(got["rmse by pair less closure"] + 1) < 0.03
-  narrow = calibration.statistics_of(found(0.5), true)
-  assert narrow["jackknife 0.95 gap all"] < 0.8
-  assert abs(narrow["spread gap all"] - 2) < 0.05
+  narrow = calibration.statistics_of(found(0.5), true, live)
+  assert narrow["jackknife 0.95 gap live"] < 0.8
+  assert abs(narrow["spread gap live"] - 2) < 0.05
 
 
 def test_lead_is_paired_by_seed():

@@ -19,10 +19,14 @@ from crbc_jax.credit.estimators.group_outcome import (
   rloo,
 )
 from crbc_jax.credit.estimators.hgpo import hgpo
+from crbc_jax.credit.estimators.loo import crbc_loo
 from crbc_jax.credit.estimators.mica import mica
 from crbc_jax.credit.estimators.rewardflow import rewardflow
 from crbc_jax.credit.estimators.rtmc import rtmc
 from crbc_jax.credit.estimators.salt import salt
+from crbc_jax.credit.estimators.shrunk import crbc_shrunk
+from crbc_jax.credit.leave_one_out import leave_one_out
+from crbc_jax.credit.posterior import closure_posterior, standard_errors
 from crbc_jax.credit.process import build_process, transition_probs
 from crbc_jax.credit.registry import (
   ESTIMATORS,
@@ -67,10 +71,13 @@ __all__ = [
   "Values",
   "build_process",
   "check_estimator",
+  "closure_posterior",
   "crbc",
   "crbc_anchored",
   "crbc_depths",
   "crbc_lambda",
+  "crbc_loo",
+  "crbc_shrunk",
   "credit_table",
   "dr_grpo",
   "estimator_options",
@@ -85,6 +92,7 @@ __all__ = [
   "graphhca",
   "grpo",
   "hgpo",
+  "leave_one_out",
   "make_batch",
   "make_credit_fn",
   "make_estimator",
@@ -98,6 +106,7 @@ __all__ = [
   "rloo",
   "rtmc",
   "salt",
+  "standard_errors",
   "transition_probs",
   "validate",
 ]

@@ -77,7 +77,8 @@ class GroupArrays:
 class EmpiricalProcess:
   """The merged group as a Markov process with absorbing success and failure.
 
-  Transitions are counts in row form, exact and linear in the number of steps;
+  Transitions are counts in row form, exact and linear in the number of steps
+  (of weighted rollouts, sums of their weights);
   `process.transition_probs` gives P(x|s,a) as a dense array where one is
   wanted.
   """
@@ -101,6 +102,7 @@ class EmpiricalProcess:
   row_next: chex.Array  # [R] int32, interior successor, N = absorbed
   row_gain: chex.Array  # [R] float32, immediate payoff, 0 on padding
   row_return: chex.Array  # [R] float32, discounted payoff from the row onward
+  row_weight: chex.Array  # [R] float32, what a row counts: 1, 0 on padding
   row_mask: chex.Array  # [R] bool
 
 

@@ -157,7 +157,9 @@ def run_config(*, seed: int, slip: float):
   return wanted
 
 
-def train(wanted, current: task.Task) -> dict[str, tuple[int, Any]]:
+def train(
+  wanted, current: task.Task, stages: tuple[str, ...] = ("early", "late")
+) -> dict[str, tuple[int, Any]]:
   """Trains in a temporary folder; {stage: (env steps, parameters)}."""
   with tempfile.TemporaryDirectory() as folder:
     run_dir = pathlib.Path(folder) / "run"
@@ -168,7 +170,7 @@ def train(wanted, current: task.Task) -> dict[str, tuple[int, Any]]:
     with Checkpoints(
       run_dir / "checkpoints", keep=wanted.checkpoint.keep
     ) as checkpoints:
-      for stage in ("early", "late"):
+      for stage in stages:
         saved = next(u for u in updates if u["env_steps"] >= STAGES[stage])
         state, _ = checkpoints.restore(like, saved["update"])
         found[stage] = saved["env_steps"], state.params

@@ -40,10 +40,12 @@ from crbc_jax.credit.estimators.group_outcome import (
   rloo,
 )
 from crbc_jax.credit.estimators.hgpo import hgpo
+from crbc_jax.credit.estimators.loo import crbc_loo
 from crbc_jax.credit.estimators.mica import mica
 from crbc_jax.credit.estimators.rewardflow import rewardflow
 from crbc_jax.credit.estimators.rtmc import rtmc
 from crbc_jax.credit.estimators.salt import salt
+from crbc_jax.credit.estimators.shrunk import crbc_shrunk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +70,8 @@ BUILT_IN = {
     crbc_anchored, _ACTIONS, "crbc_jax", all_success="speed"
   ),
   "crbc_lambda": Entry(crbc_lambda, _ACTIONS, "crbc_jax", all_success="speed"),
+  "crbc_loo": Entry(crbc_loo, _ACTIONS, "crbc_jax", all_success="speed"),
+  "crbc_shrunk": Entry(crbc_shrunk, _ACTIONS, "crbc_jax", all_success="speed"),
   "dr_grpo": Entry(dr_grpo, "outcomes", "arXiv 2503.20783"),
   "g2po": Entry(
     g2po, _STATES, "arXiv 2606.22995", singleton="edges", all_success="speed"

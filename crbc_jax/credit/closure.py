@@ -15,7 +15,7 @@ import numpy as np
 
 from crbc_jax.checks import is_number
 from crbc_jax.credit import contraction
-from crbc_jax.credit.process import discounted_returns
+from crbc_jax.credit.process import discounted_returns, divisor
 from crbc_jax.types import EmpiricalProcess, Values
 
 EXACT = math.inf
@@ -69,7 +69,7 @@ def finite_values(
       raise ValueError("finite_values takes finite depths; use exact_values")
   visit = visit_values(process)
   gain = payoffs(process)
-  per_visit = 1.0 / jnp.maximum(process.state_count, 1.0)
+  per_visit = 1.0 / divisor(process.state_count)
 
   def operator(v, _):
     return (gain + beta * _followed(process, v)) * per_visit, v
@@ -343,18 +343,18 @@ def _pair_mean(process: EmpiricalProcess, of_transition) -> chex.Array:
   total = jax.ops.segment_sum(
     process.count * of_transition, process.pair, process.pair_count.shape[0]
   )
-  return total / jnp.maximum(process.pair_count, 1.0)
+  return total / divisor(process.pair_count)
 
 
 def _pair_mean_of_rows(process: EmpiricalProcess, rows) -> chex.Array:
   total = jax.ops.segment_sum(
-    rows, process.row_pair, process.pair_count.shape[0]
+    process.row_weight * rows, process.row_pair, process.pair_count.shape[0]
   )
-  return total / jnp.maximum(process.pair_count, 1.0)
+  return total / divisor(process.pair_count)
 
 
 def _state_mean_of_rows(process: EmpiricalProcess, rows) -> chex.Array:
   total = jax.ops.segment_sum(
-    rows, process.row_state, process.state_count.shape[0]
+    process.row_weight * rows, process.row_state, process.state_count.shape[0]
   )
-  return total / jnp.maximum(process.state_count, 1.0)
+  return total / divisor(process.state_count)

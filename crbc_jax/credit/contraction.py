@@ -14,10 +14,11 @@ other live successor p becomes V(s) = own + onward V(p), where
   D      = n_out + n_absorbed + (1 - g) n_self,
   leak   = (1 - g) (n_out + n_self) + n_absorbed.
 
-No two rounded numbers are subtracted (counts are exact, and so is 1 - g in
-float32 from g = 1/2 on), so D keeps its relative accuracy however long a loop
-was. Chains of such anchors collapse by pointer doubling, which would double
-the rounding error of `onward` each round: it is carried in two floats.
+No two rounded numbers are subtracted (1 - g is exact in float32 from g = 1/2
+on, and every kind of visit is counted by itself: counts may be sums of real
+weights), so D keeps its relative accuracy however long a loop was. Chains of
+such anchors collapse by pointer doubling, which would double the rounding
+error of `onward` each round: it is carried in two floats.
 """
 
 from typing import NamedTuple
@@ -105,12 +106,13 @@ def _collapse(
     counted = jnp.where(transitions, process.count, 0.0)
     return jax.ops.segment_sum(counted, process.state, len(total))
 
-  n_live = at_state(live)
-  n_self = at_state(process.next_state == process.state)
-  n_absorbed = process.state_count - n_live
+  itself = process.next_state == process.state
+  n_out = at_state(live & ~itself)
+  n_self = at_state(itself)
+  n_absorbed = at_state(~live)
   keep = 1.0 - discount
-  leak = keep * n_live + n_absorbed
-  weight = (process.state_count - n_self) + keep * n_self
+  leak = keep * (n_out + n_self) + n_absorbed
+  weight = (n_out + n_absorbed) + keep * n_self
   weight = jnp.where(weight > 0, weight, 1.0)
   branching = process.slot < len(process.slot_mask)
 
@@ -119,7 +121,7 @@ def _collapse(
 
   chains = Chains(
     end=process.hop,
-    onward=start(discount * ((n_live - n_self) / weight), 1.0),
+    onward=start(discount * (n_out / weight), 1.0),
     onward_rest=jnp.zeros_like(leak),
     lost=start(leak / weight, 0.0),
     own=start(total / weight, 0.0),

@@ -20,6 +20,7 @@ def build_process(
   beta: float,
   signal: str = "outcome",
   truncation: str = "failure",
+  weight: chex.Array | None = None,
 ) -> EmpiricalProcess:
   """Counts, behaviour policy, transitions and payoffs of one group.
 
@@ -33,6 +34,11 @@ def build_process(
   `beta` on the step that succeeds; with the usual reward 1 there, every value
   is the paper's divided by beta.
 
+  With a `weight` of each rollout every count N is the sum of the weights of
+  the rows counted; weights of 1 give the unweighted process bit for bit. An
+  anchor or pair that only rollouts of weight 0 saw has count 0 and value 0,
+  and a bootstrapped truncation that shows such an anchor is a failure.
+
   Args:
     group: one unbatched group.
     beta: discount in (0, 1].
@@ -42,6 +48,7 @@ def build_process(
       showed last, if the group ever acted from there; needs beta < 1 and a
       recorded successor: without one it is the same as "failure"). Returns,
       and so depth 0, never bootstrap.
+    weight: [G] >= 0, what each rollout counts; None is 1.
 
   Returns:
     The process; anchors that nobody acted from and padding have count 0.
@@ -59,6 +66,15 @@ def build_process(
   merged = group.transitions
   seen = merged.count > 0
   count = jnp.where(seen, merged.count, 0).astype(jnp.float32)
+  row_transition = jnp.where(group.mask, merged.row, 0)
+  row_weight = group.mask.astype(jnp.float32)
+  if weight is not None:
+    chex.assert_equal_shape([weight, group.traj_mask])
+    of_traj = jnp.asarray(weight, jnp.float32)
+    traj = jnp.where(group.mask, group.traj, 0)
+    row_weight = jnp.where(group.mask, of_traj[traj], 0.0)
+    count = jax.ops.segment_sum(row_weight, row_transition, len(count))
+    seen = count > 0
   pair = jnp.where(seen, merged.pair, 0)
   state = jnp.asarray(group.pair_state)[pair]
 
@@ -75,19 +91,26 @@ def build_process(
   else:
     row_gain = jnp.where(group.mask, group.reward, 0.0)
     total = jax.ops.segment_sum(
-      row_gain, jnp.where(group.mask, merged.row, 0), len(count)
+      row_weight * row_gain, row_transition, len(count)
     )
-    gain = total / jnp.maximum(count, 1.0)
+    gain = total / divisor(count)
 
   next_state = jnp.where(
     seen & goes_on(merged.boundary), merged.next_state, num_states
   )
   pair_count = jax.ops.segment_sum(count, pair, num_pairs)
   state_count = jax.ops.segment_sum(count, state, num_states)
+  row_next = jnp.where(
+    group.mask & goes_on(group.boundary), group.next_state, num_states
+  )
+  if weight is not None:
+    known = jnp.append(state_count > 0, False)
+    next_state = jnp.where(known[next_state], next_state, num_states)
+    row_next = jnp.where(known[row_next], row_next, num_states)
   return EmpiricalProcess(
     state_count=state_count,
     pair_count=pair_count,
-    behaviour=pair_count / jnp.maximum(state_count[group.pair_state], 1.0),
+    behaviour=pair_count / divisor(state_count[group.pair_state]),
     pair_state=group.pair_state,
     count=count,
     gain=gain,
@@ -100,22 +123,30 @@ def build_process(
     hop=jnp.where(group.state_mask, merged.hop, jnp.arange(num_states)),
     slot=jnp.where(group.state_mask, merged.slot, len(merged.slot_mask)),
     slot_mask=merged.slot_mask,
-    row_transition=jnp.where(group.mask, merged.row, 0),
+    row_transition=row_transition,
     row_pair=group.pair,
     row_state=group.state,
-    row_next=jnp.where(
-      group.mask & goes_on(group.boundary), group.next_state, num_states
-    ),
+    row_next=row_next,
     row_gain=row_gain,
     row_return=discounted_returns(
       row_gain, group.traj, group.mask, discount=beta
     ),
+    row_weight=row_weight,
     row_mask=group.mask,
   )
 
 
+def divisor(count: chex.Array) -> chex.Array:
+  """What to divide a total by: the count, 1 where nothing was counted."""
+  return jnp.where(count > 0, count, 1.0)
+
+
 def discounted_returns(
-  reward: chex.Array, traj: chex.Array, mask: chex.Array, *, discount: float
+  reward: chex.Array,
+  traj: chex.Array,
+  mask: chex.Array,
+  *,
+  discount: chex.Numeric,
 ) -> chex.Array:
   """G_t = r_t + discount * G_{t+1} inside each trajectory.
 
@@ -123,7 +154,7 @@ def discounted_returns(
     reward: [R] rewards, rows sorted by (trajectory, step).
     traj: [R] trajectory of each row.
     mask: [R] False on padding (which comes last).
-    discount: in [0, 1].
+    discount: in [0, 1], or [R] discounts of what follows each row.
 
   Returns:
     [R] returns, 0 on padding.
@@ -161,7 +192,7 @@ def transition_probs(
     .at[process.pair, target]
     .add(process.count)
   )
-  return counts / jnp.maximum(process.pair_count, 1.0)[:, None]
+  return counts / divisor(process.pair_count)[:, None]
 
 
 def check_group(group: GroupArrays) -> None:

@@ -226,6 +226,8 @@ DOUBLED = {
   "crbc": ({}, {}, ("q", "v", "step", "live")),
   "crbc_anchored": ({}, {}, ("q", "v", "step", "live")),
   "crbc_lambda": ({}, {}, ("q", "v", "step", "live")),
+  # Twice the rollouts, half the variance: it shrinks less.
+  "crbc_shrunk": ({}, {}, ("q", "v", "live")),
   # The prior's weight must double with the visits.
   "rtmc": ({"n_prior": 2.0}, {"n_prior": 4.0}, ("q", "v", "advantage")),
   # Means stay; a lone visit gets a companion, itself, so it stays 0.
@@ -253,7 +255,9 @@ DOUBLED = {
   "gae": ({}, {}, ("q", "v", "advantage")),
 }
 # These change by a ddof; see below.
-NOT_DOUBLED = {"grpo", "rloo", "reinforce_pp", "reinforce_pp_baseline"}
+BY_DDOF = {"grpo", "rloo", "reinforce_pp", "reinforce_pp_baseline"}
+# A copy of each rollout is among the others.
+NOT_DOUBLED = BY_DDOF | {"crbc_loo"}
 
 
 def test_doubling_is_known_of_every_estimator():

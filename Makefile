@@ -24,7 +24,7 @@ fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 .PHONY: help venv train sweep compare depth-ablation \
   ablations credit-accuracy game24 fuzz-logs bench \
   bench-credit bench-webshop bench-alfworld alfworld-keys alfworld-check \
-  test test-slow lint format wheel-test clean
+  test test-slow lint format docs wheel-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' \
@@ -95,6 +95,10 @@ format: $(INSTALLED_DEV)  ## mend style and layout in place
 	-$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+docs: $(INSTALLED_DEV)  ## build the API page, check what it refers to
+	@$(PY) -m docs.api --out build/docs || $(call fail,Docs: a name in \
+	  backticks must exist; mend the docstrings above.)
+
 wheel-test: $(INSTALLED_DEV)  ## build the wheel, test it as installed
 	@rm -rf $(WHEEL_DIR)/dist $(WHEEL_DIR)/run && mkdir -p $(WHEEL_DIR)/run
 	@$(PY) -m build --no-isolation --outdir $(WHEEL_DIR)/dist . \
@@ -105,7 +109,7 @@ wheel-test: $(INSTALLED_DEV)  ## build the wheel, test it as installed
 	@$(WHEEL_PY) -m pip uninstall -qq -y crbc_jax
 	@$(WHEEL_PY) $(PIP_INSTALL) "$$(echo $(WHEEL_DIR)/dist/*.whl)[test]" || \
 	  $(call fail,The wheel did not install: see above.)
-	@cp -r $(wildcard tests experiments configs setup.cfg README.md) \
+	@cp -r $(wildcard tests experiments configs docs setup.cfg README.md) \
 	  $(WHEEL_DIR)/run
 	@cd $(WHEEL_DIR)/run && unset PYTHONPATH && python=../venv/bin/python && \
 	  $$python -c "import crbc_jax as c; print('testing', c.__file__); \

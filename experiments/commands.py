@@ -5,10 +5,13 @@ import sys
 from collections.abc import Sequence
 
 _PLACES = ("--out", "--results")
+_ASSIGNED = tuple(f"{place}=" for place in _PLACES)
 
 
 def recorded(module: str, argv: Sequence[str] | None) -> str:
   """`python -m MODULE ARGUMENTS`, without where runs and results were put.
+
+  Nor `--report`: tables of finished runs are those of the runs.
 
   Args:
     module: "experiments.compare", say.
@@ -19,6 +22,6 @@ def recorded(module: str, argv: Sequence[str] | None) -> str:
   for word in rest:
     if word in _PLACES:
       next(rest, None)
-    elif not word.startswith(tuple(f"{place}=" for place in _PLACES)):
+    elif word != "--report" and not word.startswith(_ASSIGNED):
       kept.append(word)
   return shlex.join(["python", "-m", module, *kept])

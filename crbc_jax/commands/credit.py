@@ -129,6 +129,8 @@ def run(args: argparse.Namespace) -> int:
     target.print_json(json.dumps(found))
   else:
     target.print(summary_table(found))
+  if found["warning"]:
+    console.print(f"warning: {found['warning']}", soft_wrap=True, markup=False)
   return SKIPPED if found["rejected_rows"] else 0
 
 

@@ -10,11 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crbc_jax.credit.hidden_state import HiddenState
 from crbc_jax.credit.table_credit import (
   TableCredit,
+  chains_states,
   make_table_credit_fn,
   reads_rewards,
   spans_batch,
+  table_hidden_state,
 )
 from crbc_jax.rollouts.keys import ActionKey, StateKey
 from crbc_jax.rollouts.log_table import CHUNK_ROWS, LogTable, log_tables
@@ -37,6 +40,8 @@ class LogSummary(NamedTuple):
   mixed_share: float  # of the groups: both successes and others
   singleton_share: float  # of the rows: at an anchor nothing else visits
   live_share: dict[str, float]  # of the rows, for each estimator
+  hidden_state_p: float  # p-value of `hidden_state`
+  warning: str | None  # that the state key hides state, where it matters
 
 
 def credit_log(
@@ -68,6 +73,7 @@ def credit_log(
     f"{''.join(f', {name}' for name in credit_columns(estimators))})"
   )
   counted = store.fact("counted") or dict.fromkeys(_COUNTED, 0)
+  evidence = HiddenState.from_json(store.fact("hidden_state"))
   last = store.fact("last_group")
   for chunk in log_tables(
     store,
@@ -78,6 +84,7 @@ def credit_log(
     after=() if last is None else (last,),
   ):
     found = [function(chunk.table) for function in functions]
+    told = table_hidden_state(chunk.table)
     with store.transaction() as db:
       columns = [column for credit in found for column in _columns(credit)]
       marks = ", ".join("?" * (1 + len(columns)))
@@ -91,6 +98,7 @@ def credit_log(
       )
       counted = _add(counted, _counts(chunk))
       store.note("counted", counted)
+      store.note("hidden_state", (evidence := evidence + told).as_json())
       store.note("last_group", chunk.rows[-1].row.group_id)
     yield counted["groups"]
 
@@ -118,6 +126,8 @@ def summary(store: RowStore, estimators: Sequence[str]) -> LogSummary:
   rows, groups = max(counted["rows"], 1), max(counted["groups"], 1)
   sums = ", ".join(f"sum(live{i})" for i in range(len(estimators)))
   live = store.database.execute(f"SELECT {sums} FROM credit").fetchone()
+  evidence = HiddenState.from_json(store.fact("hidden_state"))
+  misled = any(map(chains_states, estimators))
   return LogSummary(
     counted["groups"],
     counted["rollouts"],
@@ -128,6 +138,8 @@ def summary(store: RowStore, estimators: Sequence[str]) -> LogSummary:
       name: (number or 0) / rows
       for name, number in zip(estimators, live, strict=True)
     },
+    hidden_state_p=evidence.p_value,
+    warning=evidence.warning() if misled else None,
   )
 
 

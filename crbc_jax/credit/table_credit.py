@@ -16,6 +16,7 @@ import numpy as np
 from crbc_jax.credit import registry
 from crbc_jax.credit.closure import RESIDUAL_LIMIT
 from crbc_jax.credit.combine import BATCH_TERMS
+from crbc_jax.credit.hidden_state import HiddenState, hidden_state_of
 from crbc_jax.rollouts.batching import (
   BatchShape,
   GroupBatch,
@@ -31,6 +32,17 @@ from crbc_jax.types import Boundary, StepCredit
 
 _BATCH_ROWS = 16_384  # padded rows of a batch, if its groups are smaller
 _BATCH_SOLVE = 1 << 26  # multiplications of its dense solves, likewise
+
+
+_CHAINING = (
+  "crbc",
+  "g2po",
+  "gagpo",
+  "graft",
+  "graphgpo",
+  "graphhca",
+  "rewardflow",
+)
 
 
 class ClosureError(ArithmeticError):
@@ -117,6 +129,21 @@ def make_table_credit_fn(
   return credit
 
 
+def table_hidden_state(table: StepTable) -> HiddenState:
+  """Evidence that the keys of a table hide state; see `hidden_state`.
+
+  Anchors are named by group and state key.
+
+  Raises:
+    RolloutError: the table breaks a rule.
+  """
+  validate(table)
+  found = HiddenState()
+  for rows, batch in _batches(table):
+    found += hidden_state_of(batch, table.take(rows))
+  return found
+
+
 def spans_batch(estimator: str, **options: Any) -> bool:
   """Whether an estimator compares a group with the rest of its batch."""
   name, resolved = _resolved(estimator, options)
@@ -128,6 +155,17 @@ def reads_rewards(estimator: str, **options: Any) -> bool:
   name, resolved = _resolved(estimator, options)
   by_itself = registry.lookup(name).needs == "rewards"
   return by_itself or resolved.get("signal") == "observed"
+
+
+def chains_states(estimator: str, **options: Any) -> bool:
+  """Whether credit joins pieces of different rollouts into routes.
+
+  That is what a key that hides state leads astray: see `hidden_state`. Of the
+  built-in estimators; nothing is known of others. `crbc_anchored` and
+  `crbc_lambda` do too, but are held by what was really returned.
+  """
+  name, resolved = _resolved(estimator, options)
+  return name in _CHAINING and resolved.get("depth") != 0
 
 
 def _resolved(

@@ -11,6 +11,12 @@ import numpy as np
 
 from crbc_jax.credit import registry
 from crbc_jax.credit.diagnostics import batch_diagnostics
+from crbc_jax.credit.hidden_state import (
+  POOLED_BELOW,
+  HiddenState,
+  hidden_state,
+)
+from crbc_jax.credit.table_credit import chains_states
 from crbc_jax.learner import branching, task, update
 from crbc_jax.learner import collect as collect_lib
 from crbc_jax.learner import critic as critic_lib
@@ -18,6 +24,10 @@ from crbc_jax.learner.config import ConfigError
 from crbc_jax.rollouts.batching import BatchShape
 from crbc_jax.rollouts.from_arrays import ArrayBatch, batch_arrays
 from crbc_jax.types import StepCredit
+
+_TESTED = 16
+"""Groups of a batch that are tested for hidden state: a millisecond or two.
+Evidence of update after update adds up."""
 
 
 def initial_state(
@@ -72,7 +82,11 @@ def make_step(config, current: task.TaskLike):
     critic=critic,
   )
 
+  chains = chains_states(config.estimator) if branch is None else False
+  evidence, warned = HiddenState(), False
+
   def step(state, drawn, number):
+    nonlocal evidence, warned
     base = jax.random.wrap_key_data(state.key)
     rollout_key, update_key = jax.random.split(jax.random.fold_in(base, number))
     began = time.perf_counter()
@@ -111,8 +125,11 @@ def make_step(config, current: task.TaskLike):
     updated = time.perf_counter()
     params_finite = learned.pop("params_finite")
     mask = np.asarray(rollouts.mask)
+    told = hidden_state(jax.tree.map(lambda x: x[:_TESTED], arrays))
     metrics = {
       **batch_diagnostics(arrays, credit),
+      "hidden_state_z": told.z,
+      "hidden_state_p": told.p_value,
       **learned,
       **extra,
       "steps": int(mask.sum() + extra.get("extra_steps", 0)),
@@ -127,6 +144,14 @@ def make_step(config, current: task.TaskLike):
         f"{metrics['residual_warnings']:.0f} groups miss their equation by up "
         f"to {metrics['residual']:.1e} of the rewards (residual_warnings in "
         "metrics.jsonl)",
+        stacklevel=2,
+      )
+    evidence += told
+    if chains and not warned and evidence.p_value < POOLED_BELOW:
+      warned = True
+      warnings.warn(
+        f"update {number + 1}: {evidence.warning(below=POOLED_BELOW)}"
+        " (hidden_state_p in metrics.jsonl)",
         stacklevel=2,
       )
     bad = [name for name, value in metrics.items() if not np.isfinite(value)]

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crbc_jax.credit.diagnostics import SIZE_BINS
+from crbc_jax.credit.hidden_state import HiddenState
+from crbc_jax.credit.table_credit import chains_states
 from crbc_jax.files import write_text
 from crbc_jax.report.report_data import (
   DEFAULT_ESTIMATORS,
@@ -86,7 +88,7 @@ def write_report(
       data,
       views,
       title=title,
-      notes=[*notes, *_warnings(data)],
+      notes=[*notes, *_warnings(data, views)],
       curves=curves or {},
       text_length=text_length,
     )
@@ -184,14 +186,19 @@ def _policy(scripts: Sequence[str], style: str) -> str:
   )
 
 
-def _warnings(data: Sequence[GroupData]) -> list[str]:
+def _warnings(data: Sequence[GroupData], views: Sequence[View]) -> list[str]:
+  found = []
   inexact = [g.summary["id"] for g in data if g.summary["inexact"]]
-  if not inexact:
-    return []
-  return [
-    f"The values of {len(inexact)} group(s) miss their equation by more than "
-    f"rounding; the first is {inexact[0]}. A smaller beta solves better."
-  ]
+  if inexact:
+    found.append(
+      f"The values of {len(inexact)} group(s) miss their equation by more than "
+      f"rounding; the first is {inexact[0]}. A smaller beta solves better."
+    )
+  evidence = sum((group.evidence for group in data), HiddenState())
+  hidden = evidence.warning()
+  if hidden and any(chains_states(view.name) for view in views):
+    found.append(f"Warning: {hidden}.")
+  return found
 
 
 def _library(name: str, file: str) -> str:

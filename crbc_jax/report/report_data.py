@@ -12,6 +12,7 @@ import numpy as np
 from crbc_jax.credit import combine, registry
 from crbc_jax.credit.diagnostics import SIZE_BINS, batch_diagnostics
 from crbc_jax.credit.estimators.crbc import crbc_depths
+from crbc_jax.credit.hidden_state import HiddenState, hidden_state_of
 from crbc_jax.rollouts.batching import BatchShape, GroupBatch, make_batch
 from crbc_jax.rollouts.table import RolloutError, StepTable
 from crbc_jax.types import Boundary, GroupArrays, StepCredit
@@ -57,6 +58,7 @@ class GroupData:
   numbers: dict[str, Any]  # graph, trajectories and views
   states: list[str]  # text of each anchor
   actions: list[str]  # distinct texts of actions
+  evidence: HiddenState  # of states that the keys hide
 
 
 def make_view(text: str) -> View:
@@ -159,6 +161,7 @@ def _group_data(
     },
     states=states,
     actions=actions,
+    evidence=hidden_state_of(batch, group.table),
   )
 
 

@@ -19,7 +19,7 @@ import crbc_jax
 from crbc_jax import credit_table
 from crbc_jax.rollouts.readers.source import zstd
 from tests.commands.credit_command import left, lines
-from tests.rollouts.logs import everywhere, house, table, text, write
+from tests.rollouts.logs import everywhere, house, step, table, text, write
 
 pytest.importorskip("pyarrow")
 
@@ -50,6 +50,23 @@ def test_the_same_numbers_from_any_order_files_and_compression(crbc):
   assert [row["traj_id"] for row in lines()] == ["a", "b", "d", "c", "b", "a"]
 
 
+def test_a_key_that_hides_state_is_warned_of(crbc):
+  ways = [("a", "success"), ("b", "failure")] * 3
+  rows = [
+    step(f"g{g}", f"{g}-{i}", t, state, "go", end)
+    for g in range(8)
+    for i, (way, last) in enumerate(ways)
+    for t, (state, end) in enumerate([(way, "none"), ("door", last)])
+  ]
+  write(pathlib.Path("log.jsonl"), rows)
+  status, shown, errors = crbc("log.jsonl", "--json", estimator="crbc")
+  found = json.loads(shown)
+  assert status == 0 and found["hidden_state_p"] < 1e-3
+  assert " ".join(errors.split()) == f"warning: {found['warning']}"
+  assert "'door' of group g0" in errors and "crbc_anchored" in errors
+  assert crbc("log.jsonl", estimator="crbc_anchored")[2] == ""
+
+
 def test_a_summary_as_json(crbc):
   copies = [row | {"weight": 0} for row in house()[:2]]
   write(pathlib.Path("log.jsonl"), [*house(), *copies])
@@ -67,6 +84,8 @@ def test_a_summary_as_json(crbc):
     "mixed_share": 1.0,
     "singleton_share": 2 / 6,
     "live_share": found["live_share"],
+    "hidden_state_p": 1.0,
+    "warning": None,
     "estimators": ["grpo", "gigpo"],
     "state_key": "verbatim",
     "action_key": "verbatim",

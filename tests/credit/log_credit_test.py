@@ -138,8 +138,33 @@ def test_a_summary_counts_what_was_credited(open_store):
   assert found_summary._replace(live_share=None) == (
     *(2, 6, 8),
     *(1.0, 4 / 8, None),  # alone: library, pit, both missing states
+    *(1.0, None),  # nothing says that the keys hide state
   )
   assert set(found_summary.live_share) == {"grpo"}
+
+
+def aliased(count) -> list[dict]:
+  """Groups where the way taken decides what happens at an anchor."""
+  return [
+    step(f"g{g}", f"{g}-{i}", t, state, "go", end)
+    for g in range(count)
+    for i, (way, last) in enumerate([("a", "success"), ("b", "failure")] * 3)
+    for t, (state, end) in enumerate([(way, "none"), ("door", last)])
+  ]
+
+
+@pytest.mark.parametrize("chunk", [1, log_credit.CHUNK_ROWS])
+def test_hidden_state_is_told_of_where_it_matters(
+  open_store, monkeypatch, chunk
+):
+  monkeypatch.setattr(log_credit, "CHUNK_ROWS", chunk)
+  store = open_store(aliased(8))
+  list(credit(store, ["grpo"]))
+  for name in ("grpo", "crbc_anchored", "crbc(depth=0)"):
+    assert log_credit.summary(store, [name]).warning is None
+  found_summary = log_credit.summary(store, ["crbc"])
+  assert found_summary.hidden_state_p < 1e-3
+  assert "'door' of group g0" in found_summary.warning
 
 
 def test_a_bad_row_stops_or_is_skipped(open_store):

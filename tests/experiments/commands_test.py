@@ -8,7 +8,8 @@ commands = pytest.importorskip("experiments.commands")
 
 
 def test_places_are_left_out(monkeypatch):
-  argv = ["--only", "a b", "--out", "/tmp/x", "--results=/tmp/y", "--quick"]
+  argv = ["--only", "a b", "--out", "/tmp/x", "--results=/tmp/y", "--report"]
+  argv += ["--quick"]
   want = "python -m experiments.z --only 'a b' --quick"
   assert commands.recorded("experiments.z", argv) == want
   monkeypatch.setattr(sys, "argv", ["z.py", "--seeds", "1"])

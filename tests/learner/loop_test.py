@@ -2,6 +2,7 @@ import collections
 import json
 import logging
 import re
+import warnings
 
 import jax
 import numpy as np
@@ -10,9 +11,10 @@ from tensorboardX.proto import event_pb2
 
 from crbc_jax.credit import diagnostics, registry
 from crbc_jax.credit.catalogue import Entry
+from crbc_jax.credit.hidden_state import Dependence, HiddenState
 from crbc_jax.envs import sokoban_generator, sokoban_levels
 from crbc_jax.learner import config as config_lib
-from crbc_jax.learner import loop, records, task
+from crbc_jax.learner import loop, records, task, training_step
 from crbc_jax.types import StepCredit
 from tests import groups, tiny_runs
 from tests.tiny_runs import compiled_programs  # noqa: F401
@@ -31,6 +33,8 @@ TRAIN_NAMES = {
   "no_op_share",
   "residual",
   "residual_warnings",
+  "hidden_state_z",
+  "hidden_state_p",
   "seconds_rollout",
   "seconds_credit",
   "seconds_update",
@@ -271,6 +275,28 @@ def test_exploding_parameters_are_named(tmp_path):
   assert re.match(
     r"update \d: .*(loss|grad_norm|parameters|log_prob)", str(caught.value)
   )
+
+
+@pytest.mark.parametrize("estimator, times", [("crbc", 1), ("grpo", 0)])
+def test_pooled_evidence_of_hidden_state_warns_once(
+  tmp_path, monkeypatch, estimator, times
+):
+  # One update says little (z = 2); the third makes it 3.5, the fifth 4.5.
+  part = Dependence(total=200.0, variance=1e4, third=1e5, parts=100)
+  monkeypatch.setattr(
+    training_step,
+    "hidden_state",
+    lambda arrays: HiddenState(successor=part),
+  )
+  config = tiny_runs.make_config(tmp_path, estimator=estimator)
+  with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    loop.start_run(config, tmp_path / "run")
+  told = [str(x.message) for x in caught if "hide state" in str(x.message)]
+  assert len(told) == times
+  assert all(re.match("update [3-7]: the state key", text) for text in told)
+  rows = records.read_metrics(tmp_path / "run", "train")
+  assert {row["hidden_state_z"] for row in rows} == {2.0}
 
 
 def test_diagnostics_by_hand():

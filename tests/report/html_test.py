@@ -205,16 +205,38 @@ def test_nothing_is_written_when_a_group_fails(tmp_path):
 
 
 def test_values_that_miss_their_equation_are_reported(tmp_path):
-  data = html.report_groups(
-    [ReportGroup(logs.walk())], [html.make_view("crbc")]
-  )
-  (group,) = data
-  assert html._warnings([group]) == []
+  views = [html.make_view("crbc")]
+  (group,) = html.report_groups([ReportGroup(logs.walk())], views)
+  assert html._warnings([group], views) == []
   inexact = dataclasses.replace(
     group, summary=group.summary | {"inexact": True, "id": "g7"}
   )
-  (note,) = html._warnings([group, inexact])
+  (note,) = html._warnings([group, inexact], views)
   assert note.startswith("The values of 1 group(s)") and "g7" in note
+
+
+def test_a_key_that_hides_state_is_reported(tmp_path):
+  ways = [("a", "success"), ("b", "failure")] * 3
+  tables = [
+    StepTable.from_rows(
+      {
+        "group_id": group,
+        "traj_id": f"{group}{i}",
+        "step_idx": t,
+        "state_key": state,
+        "action_key": "go",
+        "boundary": end,
+      }
+      for i, (way, last) in enumerate(ways)
+      for t, (state, end) in enumerate([(way, "none"), ("door", last)])
+    )
+    for group in "pqrstuvw"
+  ]
+  path = tmp_path / "report.html"
+  for estimator, told in (("crbc", True), ("grpo", False)):
+    html.write_report(map(ReportGroup, tables), path, estimators=[estimator])
+    notes = Page(path.read_text()).overview["notes"]
+    assert any("'door' of group p" in note for note in notes) == told
 
 
 def test_vendored_files_are_those_that_are_named():

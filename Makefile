@@ -24,7 +24,7 @@ fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 .PHONY: help venv train sweep compare depth-ablation \
   ablations credit-accuracy game24 fuzz-logs bench \
   bench-credit bench-webshop bench-alfworld alfworld-keys alfworld-check \
-  test test-slow lint format docs wheel-test clean
+  merged-graph test test-slow lint docs format wheel-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' \
@@ -55,6 +55,9 @@ credit-accuracy: $(INSTALLED)  ## compare credit with exact values
 
 game24: $(INSTALLED)  ## compare credit with truth on GPT-4 rollouts
 	$(PY) -m experiments.game24_credit $(ARGS)
+
+merged-graph: $(INSTALLED)  ## draw four rollouts and their merged graph
+	$(PY) -m experiments.merged_graph $(ARGS)
 
 fuzz-logs: $(INSTALLED)  ## damage 100,000 logs and read them (10 min)
 	$(PY) -m experiments.fuzz_logs $(ARGS)
@@ -109,7 +112,7 @@ wheel-test: $(INSTALLED_DEV)  ## build the wheel, test it as installed
 	@$(WHEEL_PY) -m pip uninstall -qq -y crbc_jax
 	@$(WHEEL_PY) $(PIP_INSTALL) "$$(echo $(WHEEL_DIR)/dist/*.whl)[test]" || \
 	  $(call fail,The wheel did not install: see above.)
-	@cp -r $(wildcard tests experiments configs docs setup.cfg README.md) \
+	@cp -r $(wildcard tests experiments configs colab docs setup.cfg README.md) \
 	  $(WHEEL_DIR)/run
 	@cd $(WHEEL_DIR)/run && unset PYTHONPATH && python=../venv/bin/python && \
 	  $$python -c "import crbc_jax as c; print('testing', c.__file__); \

@@ -38,12 +38,9 @@ _LIBRARIES = ("jax", "numpy", "optax", "rich")
 
 FOREIGN = {
   "crbc_jax.envs.alfworld.game": ("help",),
-  "crbc_jax.envs.alfworld.problem": ("pddl_problem",),
-  "crbc_jax.learner.losses": ("ppo2",),
   "crbc_jax.rollouts.keys_tools": ('get_user({"id": 7})',),
   "crbc_jax.rollouts.readers.intercode": ("summary",),
   "crbc_jax.rollouts.readers.mini_swe_agent": ("extra.actions",),
-  "crbc_jax.rollouts.readers.roll": ("input_ids", "response_mask"),
   "crbc_jax.rollouts.readers.swe_agent": (
     "replay_config.problem_statement.id",
   ),

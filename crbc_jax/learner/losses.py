@@ -61,7 +61,7 @@ def clipped_value_loss(
 
   Targets R and old values are constants. The clip is absolute, in units of the
   values; infinity switches it off. It is not in the PPO paper but in its code
-  (OpenAI baselines `ppo2`); arXiv 2006.05990 compares it with plain squares.
+  (OpenAI baselines "ppo2"); arXiv 2006.05990 compares it with plain squares.
 
   Returns:
     (loss [], weighted share of rows whose clipped square is the larger []).

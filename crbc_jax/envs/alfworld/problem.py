@@ -49,7 +49,7 @@ class Problem(NamedTuple):
 
 
 def parse_problem(text: str, place: str) -> Problem:
-  """Reads the text of a `pddl_problem`.
+  """Reads the PDDL text of a game.
 
   Args:
     text: the problem.

@@ -2,11 +2,11 @@
 
 Columns `traj_id`, `traj_group_id` (else `group_ids`), `step`, `state_hash`,
 `step_scores`, `episode_scores`, and two that you add on export: `action`, the
-decoded response (`input_ids` where `response_mask` is 1), and `success`, unless
-`episode_scores` is 0 or 1. Group, trajectory and order are the columns of that
-name; the state is `state_hash`. ROLL logs no truncation: what is no success is
-a failure. A trajectory's rows may come in any order; the file is held in
-memory.
+decoded response (the input ids where the response mask is 1), and `success`,
+unless `episode_scores` is 0 or 1. Group, trajectory and order are the columns
+of that name; the state is `state_hash`. ROLL logs no truncation: what is no
+success is a failure. A trajectory's rows may come in any order; the file is
+held in memory.
 
 Traps: what `state_hash` is depends on the environment manager. One writes the
 turn's number, which would merge whatever happens at the same turn: such a file

@@ -126,7 +126,7 @@ def against_depth(
     handles,
     labels,
     loc="outside upper center",
-    ncols=len(labels),
+    ncols=min(len(labels), 3 * columns),
     frameon=False,
   )
   save(figure, path)

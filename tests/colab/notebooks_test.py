@@ -27,7 +27,6 @@ PARAMETERS = {
   "credit_your_log": {"rollout": 1},
   "depth_ablation": {
     "layouts": 4,
-    "size": 5,
     "levels": 4,
     "batches": 2,
     "env_steps": 600,

@@ -236,7 +236,7 @@ def dependence(arrays: GroupArrays, *, of: str = "successor") -> Dependence:
     of: the response.
 
   Returns:
-    The sums; `z` of them is the statistic.
+    The sums; `Dependence.z` of them is the statistic.
   """
   check_choice("of", of, RESPONSES)
   return _dependence(History(arrays), of)

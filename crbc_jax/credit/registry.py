@@ -40,7 +40,7 @@ def register_estimator(
     function: `estimator(group, *, option=default, ...) -> StepCredit`, a pure
       function of ONE unbatched group in JAX operations.
     needs, source: words for `crbc list estimators`.
-    needs_critic: it reads `group.value`.
+    needs_critic: it reads `GroupArrays.value`.
 
   Returns:
     The function.

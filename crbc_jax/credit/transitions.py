@@ -122,7 +122,8 @@ def scores_beyond_rounding(
   more than `RESIDUE` times the largest `size` in it gets exactly 0.
 
   Args:
-    values, segment, mask, num_segments, norm, eps: as `centred_scores`.
+    values, segment, mask, num_segments, norm, eps: as
+      `combine.centred_scores`.
     size: [R] magnitude of the numbers each value was computed from.
 
   Returns:

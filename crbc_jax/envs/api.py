@@ -23,8 +23,8 @@ class TimeStep:
 class Environment(Protocol):
   """The methods a rollout needs.
 
-  The environment does not reset itself: after a boundary other than `NONE` the
-  caller stops or calls `reset`.
+  The environment does not reset itself: after a boundary other than
+  `Boundary.NONE` the caller stops or calls `reset`.
   """
 
   num_actions: int

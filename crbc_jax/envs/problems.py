@@ -72,7 +72,7 @@ class Sampled:
     return (self.boundary == Boundary.SUCCESS).astype(float)
 
   def columns(self) -> dict[str, np.ndarray]:
-    """Arguments of `from_arrays.batch_arrays` and `table_from_arrays`."""
+    """For `from_arrays.batch_arrays` and `from_arrays.table_from_arrays`."""
     names = ("state_key", "final_key", "action", "reward", "boundary", "mask")
     return {name: getattr(self, name) for name in names}
 

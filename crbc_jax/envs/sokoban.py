@@ -149,7 +149,7 @@ class Sokoban:
       key: a PRNG key; neither used nor needed while `slip == 0`.
 
     Returns:
-      The `TimeStep`.
+      The `api.TimeStep`.
     """
     self._check(level, state)
     chex.assert_rank(action, 0)

@@ -1,7 +1,8 @@
 """What every text environment on the host looks like.
 
 An environment object is one episode of one game: plain Python, no global state,
-no randomness of its own. `copy` makes a second episode that goes on from here.
+no randomness of its own. `TextEnv.copy` makes a second episode that goes on
+from here.
 """
 
 from collections.abc import Sequence

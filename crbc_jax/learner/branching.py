@@ -314,7 +314,7 @@ BRANCHING = {
 def make_branch_fn(
   name: str, env: Sokoban, logits_fn: LogitsFn, **options: Any
 ) -> BranchFn:
-  """The `branch` of one of `BRANCHING` with its options bound.
+  """The `BranchFn` of one of `BRANCHING` with its options bound.
 
   Raises:
     ValueError: an unknown option, or a value of the wrong type or outside its

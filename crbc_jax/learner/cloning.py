@@ -96,7 +96,7 @@ def clone(
 
   Args:
     params: to begin with.
-    logits_fn: of `make_text_policy`.
+    logits_fn: of `text.make_text_policy`.
     shown: the demonstrations, R rows.
     epochs: passes over them.
     learning_rate: of Adam.

@@ -1,7 +1,8 @@
 """Fresh rollouts that go on from states an earlier rollout went through.
 
-Possible where an environment can be restored to a state: here a `State` says
-all there is, its clock included, so a continuation obeys the same time limit.
+Possible where an environment can be restored to a state: here a `sokoban.State`
+says all there is, its clock included, so a continuation obeys the same time
+limit.
 """
 
 from collections.abc import Callable
@@ -31,10 +32,10 @@ def make_continue_fn(
 ) -> Callable[..., Continuations]:
   """Returns `continue_from(params, levels, level, state, clock, asked, key)`.
 
-  Actions are sampled as in `make_collect_fn`. The states asked for are packed
-  into chunks of about `LANES` rollouts, those with the most steps left first,
-  and a chunk ends with its last rollout: time goes with the steps that are
-  played, memory with one chunk.
+  Actions are sampled as in `collect.make_collect_fn`. The states asked for are
+  packed into chunks of about `LANES` rollouts, those with the most steps left
+  first, and a chunk ends with its last rollout: time goes with the steps that
+  are played, memory with one chunk.
 
   Args of the returned function:
     params: of the policy.

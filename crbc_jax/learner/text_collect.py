@@ -16,7 +16,7 @@ from crbc_jax.rollouts.batching import next_rung
 from crbc_jax.types import Boundary
 
 KEYS = ("state", "history", "text")
-"""Which of `TextKeys` is the anchor."""
+"""Which of `text.TextKeys` is the anchor."""
 
 
 @dataclasses.dataclass
@@ -90,11 +90,11 @@ def make_text_collect_fn(
   `step_limit` steps is truncated. All randomness comes from `key`.
 
   Args:
-    logits_fn: of `make_text_policy`.
+    logits_fn: of `text.make_text_policy`.
     sizes: lengths of the texts.
     group_size: G.
     step_limit: T.
-    state_key: which of `TextKeys` is the anchor.
+    state_key: which of `text.TextKeys` is the anchor.
     greedy: take the most probable command instead of sampling.
 
   Args of the returned function:

@@ -203,7 +203,7 @@ def make_batch(table: StepTable, shape: BatchShape | None = None) -> GroupBatch:
   Args:
     table: S rows, any number of groups.
     shape: of the batch before; it is kept where the table fits and grows
-      otherwise. Pass `batch.shape` on from batch to batch, so that a run
+      otherwise. Pass `GroupBatch.shape` on from batch to batch, so that a run
       compiles a handful of times; without it every batch is a new shape.
 
   Returns:

@@ -1,6 +1,6 @@
 """ALFWorld games from files: a game, a released folder, or a bundle.
 
-| `path` | holds |
+| path | holds |
 |---|---|
 | `.../game.tw-pddl` | one game, with its text grammar |
 | a folder | `<split>/<task>/<trial>/game.tw-pddl`, as released (json_2.1.1) |

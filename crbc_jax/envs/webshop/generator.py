@@ -149,7 +149,7 @@ def generate_shop(seed: int, *, num_products: int = 60) -> Shop:
 def write_shop(
   folder: str | os.PathLike, seed: int, *, num_products: int = 60
 ) -> None:
-  """Writes the three files that `load_shop(folder, seed=seed)` reads."""
+  """Writes the three files that `shop.load_shop` reads."""
   contents = generate_records(seed, num_products)
   names = (
     f"items_shuffle_{num_products}.json",

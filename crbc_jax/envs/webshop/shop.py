@@ -56,5 +56,5 @@ class Shop:
 
 
 def load_shop(path: str | os.PathLike, *, seed: int = 0) -> Shop:
-  """Opens a folder of the original files or a bundle (`read_products`)."""
+  """Opens a folder of the original files or a bundle."""
   return Shop(products_lib.read_products(path), seed=seed)

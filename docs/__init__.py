@@ -1,0 +1,1 @@
+"""The API page, and the check of what its docstrings refer to."""

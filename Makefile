@@ -102,7 +102,7 @@ format: $(INSTALLED_DEV)  ## mend style and layout in place
 	$(PY) -m ruff format .
 
 docs: $(INSTALLED_DEV)  ## build the API page, check what it refers to
-	@$(PY) -m docs.api --out build/docs || $(call fail,Docs: a name in \
+	@$(PY) -m tests.docs.api --out build/docs || $(call fail,Docs: a name in \
 	  backticks must exist; mend the docstrings above.)
 
 wheel-test: $(INSTALLED_DEV)  ## build the wheel, test it as installed
@@ -115,7 +115,7 @@ wheel-test: $(INSTALLED_DEV)  ## build the wheel, test it as installed
 	@$(WHEEL_PY) -m pip uninstall -qq -y crbc_jax
 	@$(WHEEL_PY) $(PIP_INSTALL) "$$(echo $(WHEEL_DIR)/dist/*.whl)[test]" || \
 	  $(call fail,The wheel did not install: see above.)
-	@cp -r $(wildcard tests experiments configs colab docs setup.cfg README.md) \
+	@cp -r $(wildcard tests experiments configs colab setup.cfg README.md) \
 	  $(WHEEL_DIR)/run
 	@cd $(WHEEL_DIR)/run && unset PYTHONPATH && python=../venv/bin/python && \
 	  $$python -c "import crbc_jax as c; print('testing', c.__file__); \

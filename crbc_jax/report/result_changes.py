@@ -112,7 +112,7 @@ def find_changes(before: Any, now: Any, patterns: Sequence[str]) -> Changes:
   """Compares two results.
 
   Args:
-    before: what `json.loads` gave for the committed file.
+    before: the JSON of the committed file.
     now: for the new one.
     patterns: places of the values, parts between slashes, `*` for any part;
       after `SAMPLES` those of lists over seeds.

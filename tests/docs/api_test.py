@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 pytest.importorskip("pdoc")
-api = pytest.importorskip("docs.api")
+api = pytest.importorskip("tests.docs.api")
 
 
 def test_equations_keep_their_lines():
@@ -59,7 +59,7 @@ def test_broken_links_are_found(tmp_path):
 
 
 def test_pages_are_those_of_all_modules():
-  references = pytest.importorskip("docs.references")
+  references = pytest.importorskip("tests.docs.references")
   names = api._specifications()
   assert len(set(names)) == len(names)
   for module in references.modules():

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 # A wheel installed elsewhere comes without the builder of the API page.
-references = pytest.importorskip("docs.references")
+references = pytest.importorskip("tests.docs.references")
 
 SOURCE = '''
   """The module."""

@@ -1,6 +1,6 @@
 """Builds the API page of the package with pdoc; what is broken is an error.
 
-  python -m docs.api [--out build/docs]
+  python -m tests.docs.api [--out build/docs]
 
 Docstrings are Markdown with Google's sections. Two things are added to what
 pdoc makes of them: indented equations keep their lines, and a name in
@@ -21,7 +21,7 @@ import pdoc
 import pdoc.render
 import pdoc.render_helpers
 
-from docs import references
+from tests.docs import references
 
 _SECTION = re.compile(r"[A-Z][A-Z a-z]+:")
 

@@ -1,1 +1,0 @@
-"""The API page, and the check of what its docstrings refer to."""

@@ -73,8 +73,8 @@ def leave_one_out(
     others  Q = Q_-i(s,a) where another rollout took a at s, else as "own"
 
   V_-i(s), and whether another rollout acted at s, do not depend on what rollout
-  i did at s. As sum_a grad pi(a|s) = 0, the expected policy gradient of `own` with
-  baseline V_-i(s) is that without a baseline: self-influence adds no bias.
+  i did at s. As sum_a grad pi(a|s) = 0, the expected policy gradient of `own`
+  with baseline V_-i(s) is that without a baseline: self-influence adds no bias.
   (The plain closure counts the row's own action in V(s) and shrinks its credit
   by about (N-1)/N: by half where an anchor was visited twice.) What remains is
   the error of V_-i(s_(t+n)) as a critic, and of an anchor that no other saw

@@ -36,6 +36,8 @@ _BATCH_SOLVE = 1 << 26  # multiplications of its dense solves, likewise
 
 _CHAINING = (
   "crbc",
+  "crbc_loo",
+  "crbc_shrunk",
   "g2po",
   "gagpo",
   "graft",

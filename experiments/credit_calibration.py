@@ -9,9 +9,10 @@ steps: the closure knows no clock either). Compared with it are intervals of 50,
 80 and 95 %: the closure plus or minus z standard errors
 (`posterior.standard_errors`), and quantiles of the Bayesian bootstrap (200
 draws). Coverage is the share of rows whose truth is inside: of the live rows
-(at least two actions seen at the anchor), and of all rows by the number of
-visits N(s). "Spread" is the RMS error in units of the RMS standard error, 1 if
-the errors are honest.
+(at least two actions seen at the anchor), of those "won" among them whose group
+has a success (without one every value is 0 and so is its error), and of the
+rows of such groups by the number of visits N(s). "Spread" is the RMS error in
+units of the RMS standard error, 1 if the errors are honest.
 And is credit better for being shrunk by its standard error? RMSE of the credit
 in units of the RMS of the truth, and its correlation.
 
@@ -42,6 +43,7 @@ from crbc_jax.credit.process import build_process
 from crbc_jax.files import write_text
 from crbc_jax.learner import collect, task, truth
 from crbc_jax.learner.records import write_json
+from crbc_jax.types import Boundary
 from experiments import commands, credit_accuracy, statistics
 from experiments.bench_credit import markdown_table
 from experiments.credit_measures import credit_steps
@@ -51,7 +53,8 @@ LEVELS = (0.5, 0.8, 0.95)
 DRAWS = 200
 NO_LIMIT = 400  # .98^370 = .0006 is what the last states may still be worth
 VISITS = {"1": (1, 1), "2-3": (2, 3), "4-7": (4, 7), "8+": (8, np.inf)}
-BINS = ("live", *VISITS)
+BINS = ("live", "won", *VISITS)
+KNOWN = 1e-6  # a smaller standard error is rounding: nothing varied
 KINDS = ("v", "q", "gap")
 METHODS = ("jackknife", "bootstrap")
 SHRUNK = ("closure", "by pair", "by anchor")
@@ -184,7 +187,9 @@ def make_measure_fn(current: task.Task, *, levels: int = 32):
         KINDS, (exact.v, exact.q, exact.advantage), strict=True
       )
     }
-    return statistics_of(found, true, live[mask])
+    won = (np.asarray(rollouts.boundary) == Boundary.SUCCESS).any(axis=(1, 2))
+    won = np.broadcast_to(won[:, None, None], mask.shape)
+    return statistics_of(found, true, live[mask], won[mask])
 
   def measure(params, *, seed, batches):
     rows = []
@@ -199,21 +204,22 @@ def make_measure_fn(current: task.Task, *, levels: int = 32):
   return measure
 
 
-def statistics_of(found, true, live) -> dict[str, float]:
+def statistics_of(found, true, live, won) -> dict[str, float]:
   """Coverage, spread and shrunk credit (live rows) of n rows.
 
   Args:
     found: as `make_error_fn`, arrays [n].
     true: {"v", "q", "gap": [n]}.
     live: bool [n].
+    won: bool [n], the group has a success.
 
   Returns:
     {"jackknife 0.95 gap 2-3": share, "spread gap": ..., "rmse by pair": ...};
     nan of visits that no row has.
   """
   visits = found["visits"]
-  bins = {"live": live} | {
-    name: (visits >= low) & (visits <= high)
+  bins = {"live": live, "won": live & won} | {
+    name: won & (visits >= low) & (visits <= high)
     for name, (low, high) in VISITS.items()
   }
   out = {f"rows {name}": part.mean() for name, part in bins.items()}
@@ -223,7 +229,9 @@ def statistics_of(found, true, live) -> dict[str, float]:
     for name, part in bins.items():
       square = (sd[part] ** 2).mean() if part.any() else 0.0
       out[f"spread {kind} {name}"] = (
-        np.sqrt((error[part] ** 2).mean() / square) if square else np.nan
+        np.sqrt((error[part] ** 2).mean() / square)
+        if square > KNOWN**2
+        else np.nan
       )
     for i, level in enumerate(LEVELS):
       low, high = quantiles[i], quantiles[len(LEVELS) + i]
@@ -253,7 +261,7 @@ def as_markdown(stage: str, cell) -> str:
 
   def get(name):
     found = cell.get(name)
-    return "–" if found is None else f"{found.mean:.2f}"
+    return "–" if found is None else f"{found.mean:.3f}"
 
   coverage = markdown_table(
     ("interval", "of", "visits", *(f"{x:.0%}" for x in LEVELS), "spread"),

@@ -126,7 +126,7 @@ def make_raw_credit_fn():
 
 
 def bias_and_variance(current: task.Task, *, seed: int, repeats: int):
-  """{(group size, name): {metric: interval over levels}}."""
+  """{(group size, name): {metric: interval over levels}}, and differences."""
   collect_fn = collect.make_collect_fn(
     current.env, current.logits_fn, group_size=max(SIZES)
   )
@@ -176,14 +176,18 @@ def bias_and_variance(current: task.Task, *, seed: int, repeats: int):
             gradients.setdefault((size, name, p, kind), []).append(
               gradient(part, p, policy[p, :size], x[p])
             )
-  return {
-    (size, name): {
-      metric: statistics.interval(values)
-      for metric, values in _by_level(gradients, rows, size, name).items()
-    }
-    for size in SIZES
-    for name in NAMES
-  }
+  cells = {}
+  for size in SIZES:
+    plain = _by_level(gradients, rows, size, NAMES[0])
+    for name in NAMES:
+      found = _by_level(gradients, rows, size, name)
+      cells[size, name] = {m: statistics.interval(x) for m, x in found.items()}
+      if name != NAMES[0]:  # the same levels and rollouts
+        cells[size, f"{name} less closure"] = {
+          m: statistics.interval(np.subtract(found[m], plain[m]))
+          for m in METRICS
+        }
+  return cells
 
 
 def gradient(rollouts, level: int, policy, credit) -> dict:

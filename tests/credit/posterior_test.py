@@ -4,11 +4,11 @@ import functools
 
 import chex
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from crbc_jax.credit import closure, posterior
+from crbc_jax.credit.estimators.shrunk import crbc_shrunk
 from crbc_jax.credit.process import build_process
 from crbc_jax.rollouts.batching import BatchShape, make_batch
 from tests import groups as groups_lib
@@ -184,12 +184,11 @@ def test_of_a_mean_of_outcomes_it_is_the_textbook_error():
 
 
 def test_one_rollout_has_no_error():
-  batch = make_batch(groups_lib.table_of([[rollout("s a s b", "success")]]))
-  group = groups_lib.one(batch.arrays)
-  process = build_process(group, beta=0.9)
-  values = closure.exact_values(process, beta=0.9)
-  errors = posterior.standard_errors(group, process, values, beta=0.9)
-  assert not any(np.asarray(x).any() for x in errors)
+  batch = make_batch(
+    groups_lib.table_of([[rollout("s a s b", "success")]]), SHAPE
+  )
+  _, _, errors = error_fn("outcome", "failure")(batch.arrays)
+  assert not any(np.asarray(x).any() for x in jax.tree.leaves(errors))
 
 
 def test_unknown_corrections_are_refused():
@@ -241,15 +240,18 @@ def test_the_bootstrap_has_the_spread_of_its_first_order():
   for name in ("v", "q", "gap"):
     sd = np.asarray(getattr(drawn.sd, name))
     np.testing.assert_allclose(
-      sd[mask], np.asarray(getattr(errors, name))[mask], rtol=0.12
+      sd, np.asarray(getattr(errors, name)), rtol=0.12, atol=1e-6
     )
+    varies = sd > 1e-6  # .9 is what success pays, whatever the weights
+    assert varies.sum() > 50 and not varies[~mask].any()
+    assert not np.asarray(getattr(drawn.mean, name))[~mask].any()
     centre = getattr(drawn.mean, name) - getattr(values, name)
     assert (np.abs(np.asarray(centre)) <= 0.3 * sd + 1e-6).all()
     low, middle, high = np.asarray(getattr(drawn.quantiles, name))
-    assert (low[mask] < middle[mask]).all()
-    assert (middle[mask] < high[mask]).all()
-    np.testing.assert_allclose((high - low)[mask], 3.92 * sd[mask], rtol=0.2)
-    assert not sd[~mask].any()
+    assert ((low < middle) & (middle < high))[varies].all()
+    np.testing.assert_allclose(
+      (high - low)[varies], 3.92 * sd[varies], rtol=0.2
+    )
 
 
 def test_draws_are_counted():
@@ -267,7 +269,7 @@ def test_strength_zero_is_the_closure(signal):
   want = groups_lib.credit("crbc", table, signal=signal)
   got = groups_lib.credit("crbc_shrunk", table, signal=signal, strength=0.0)
   for field in groups_lib.FIELDS:
-    np.testing.assert_array_equal(got[field], want[field])
+    np.testing.assert_allclose(got[field], want[field], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("level", ["pair", "anchor"])
@@ -303,15 +305,6 @@ def test_credit_shrinks_as_the_oracle_says(level):
 
 
 def test_padding_and_gradients_of_the_estimator():
-  from crbc_jax.credit.estimators.shrunk import crbc_shrunk
-
   batch = kernels.mixed_batch()
   kernels.check_padding(crbc_shrunk, batch)
   kernels.check_gradients(crbc_shrunk, batch, signal="observed")
-
-
-def test_posterior_of_padding_is_zero():
-  batch = make_batch(groups_lib.table_of([groups_lib.golden()]), SHAPE)
-  empty = groups_lib.one(batch.arrays, 1)
-  drawn = posterior.closure_posterior(empty, jax.random.key(0), draws=3)
-  assert not any(jnp.any(x) for x in jax.tree.leaves(drawn))

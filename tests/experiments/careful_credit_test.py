@@ -63,7 +63,7 @@ def test_coverage_of_honest_and_of_narrow_intervals():
     }
 
   live = np.ones(n, bool)
-  got = calibration.statistics_of(found(1.0), true, live)
+  got = calibration.statistics_of(found(1.0), true, live, live)
   for level in calibration.LEVELS:
     for method in calibration.METHODS:
       assert abs(got[f"{method} {level} gap live"] - level) < 0.02
@@ -71,7 +71,7 @@ def test_coverage_of_honest_and_of_narrow_intervals():
   assert np.isnan(got["jackknife 0.95 gap 1"]) and got["rows 1"] == 0
   assert abs(got["spread gap live"] - 1) < 0.03
   assert abs(got["rmse by pair less closure"] + 1) < 0.03
-  narrow = calibration.statistics_of(found(0.5), true, live)
+  narrow = calibration.statistics_of(found(0.5), true, live, live)
   assert narrow["jackknife 0.95 gap live"] < 0.8
   assert abs(narrow["spread gap live"] - 2) < 0.05
 

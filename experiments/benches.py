@@ -83,6 +83,21 @@ BENCHES: dict[str, Bench] = {
     data=(Data(ALFWORLD, "--data", required=False),),
     minutes=(15, 1),
   ),
+  "leave_one_out": Bench(
+    "experiments.leave_one_out",
+    readme="Beyond the papers",
+    files=("leave_one_out.json", "leave_one_out.md"),
+    values=("cells/*/slope", "cells/*/noise", "cells/*/single"),
+    minutes=(2, 0.7),
+  ),
+  "careful_training": Bench(
+    "experiments.careful_training",
+    readme="Beyond the papers",
+    files=("careful_training.json", "careful_training.md"),
+    values=("rows/*/area", "rows/*/end", "rows/*/lead"),
+    trains=True,
+    minutes=(4, 0.7),
+  ),
   "credit_accuracy": Bench(
     "experiments.credit_accuracy",
     readme="Credit",

@@ -24,7 +24,7 @@ def refusal(config):
   with pytest.raises(config_lib.ConfigError) as caught:
     config_lib.validate(config)
   message = str(caught.value)
-  assert "\n" not in message and len(message) < 300
+  assert "\n" not in message and len(message) < 400
   return message
 
 

@@ -16,11 +16,15 @@ units of the RMS standard error, 1 if the errors are honest.
 And is credit better for being shrunk by its standard error? RMSE of the credit
 in units of the RMS of the truth, and its correlation.
 
-Claim: no. Intervals over rollouts cover far less than they say where an anchor
-was visited once or twice, since nothing varies there, and come closer to their
-word with visits. Takes two minutes on two free cores; --quick (initial policy,
-two batches) half of one. Means over batches, 95 % bootstrap intervals over
-them. Writes credit_calibration.json and .md.
+Claim: they are too short, and no. Expected of the 95 % jackknife interval,
+initial / trained policy: coverage of Q - V .51 / .74 of the live rows and .82 /
+.81 of the won ones (V .77 / .87, Q .75 / .83); .73 / .53 at two or three
+visits, where little varied, .83 / .75 from eight on. The bootstrap covers
+within .03 of that, of V and Q of the trained policy .06 to .07 less. Shrinking
+by anchor lowers the RMSE by .024 / .020 and the correlation by .021 / .003.
+Takes two minutes on two free cores; --quick (initial policy, two batches) half
+of one. Means over batches, 95 % bootstrap intervals over them. Writes
+credit_calibration.json and .md.
 """
 
 import argparse

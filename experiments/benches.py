@@ -83,6 +83,13 @@ BENCHES: dict[str, Bench] = {
     data=(Data(ALFWORLD, "--data", required=False),),
     minutes=(15, 1),
   ),
+  "credit_calibration": Bench(
+    "experiments.credit_calibration",
+    readme="Beyond the papers",
+    files=("credit_calibration.json", "credit_calibration.md"),
+    values=("cells/*/*",),
+    minutes=(2, 1),
+  ),
   "leave_one_out": Bench(
     "experiments.leave_one_out",
     readme="Beyond the papers",

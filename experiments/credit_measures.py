@@ -11,7 +11,7 @@ import numpy as np
 from crbc_jax.credit import combine, registry
 from crbc_jax.credit.estimators.crbc import crbc_depths
 from crbc_jax.learner import branching, collect, task, training_step, truth
-from crbc_jax.rollouts.batching import BatchShape
+from crbc_jax.learner.accuracy import widest_shape
 from crbc_jax.types import Boundary, GroupArrays
 from experiments.statistics import interval
 
@@ -183,21 +183,6 @@ def credit_steps(
   shape = widest_shape(rollouts.mask.shape)
   batch = training_step.batch_rollouts(rollouts, actions=actions, shape=shape)
   return jax.tree.map(batch.to_steps, jax.device_get(credit_fn(batch.arrays)))
-
-
-def widest_shape(steps: tuple[int, ...]) -> BatchShape:
-  """No more anchors or pairs than rows: one program for all [P, G, T]."""
-  groups, group_size, length = steps
-  rows = group_size * length
-  return BatchShape(
-    groups=groups,
-    rows=rows,
-    anchors=rows,
-    pairs=rows,
-    rollouts=group_size,
-    transitions=rows,
-    branching=rows,
-  )
 
 
 def metrics(

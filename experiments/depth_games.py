@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from crbc_jax.learner import collect, loop, records, task, training_step, truth
+from crbc_jax.learner.accuracy import widest_shape
 from crbc_jax.learner.checkpoint import Checkpoints
 from crbc_jax.types import Boundary
 from experiments import depth_measures as measures
-from experiments.credit_measures import widest_shape
 
 BETA = 0.98
 GROUP_SIZE = 8

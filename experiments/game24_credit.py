@@ -44,8 +44,6 @@ import json
 import os
 import pathlib
 import re
-import shlex
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -60,7 +58,7 @@ import crbc_jax
 from crbc_jax import make_batch, make_credit_fn, parse_estimator
 from crbc_jax.files import write_text
 from crbc_jax.report import plots
-from experiments import game24_rollouts, ranking
+from experiments import commands, game24_rollouts, ranking
 from experiments.game24_rollouts import Groups, Rollout
 from experiments.statistics import Interval
 
@@ -126,11 +124,8 @@ def main(argv: list[str] | None = None) -> None:
   rollouts, rejected = game24_rollouts.read_rollouts(options.log)
   seeds = SEEDS[:2] if options.quick else SEEDS
   result = measure(rollouts, ESTIMATORS, size=GROUP_SIZE, seeds=seeds)
-  given = sys.argv[1:] if argv is None else argv
   result = {
-    "command": shlex.join(
-      ["python", "-m", "experiments.game24_credit", *given]
-    ),
+    "command": commands.recorded("experiments.game24_credit", argv),
     "version": crbc_jax.__version__,
     "seeds": seeds,
     "group_size": GROUP_SIZE,

@@ -27,8 +27,6 @@ Takes two minutes on one core, --quick half of it. Writes guards.json and .md.
 
 import argparse
 import pathlib
-import shlex
-import sys
 from typing import Any
 
 import jax
@@ -42,7 +40,7 @@ from crbc_jax.envs import problems
 from crbc_jax.files import write_text
 from crbc_jax.learner import records
 from crbc_jax.rollouts.from_arrays import batch_arrays
-from experiments import statistics
+from experiments import commands, statistics
 from experiments.bench_credit import markdown_table
 from experiments.depth_tabular import padded
 
@@ -73,9 +71,8 @@ def main(argv: list[str] | None = None) -> None:
   if args.quick:
     args.repetitions = 2
   gradients = {n: cosines(n, repetitions=args.repetitions) for n in NAMES}
-  given = sys.argv[1:] if argv is None else argv
   result = {
-    "command": shlex.join(["python", "-m", "experiments.guards", *given]),
+    "command": commands.recorded("experiments.guards", argv),
     "version": crbc_jax.__version__,
     "gradients": gradients,
   }

@@ -36,8 +36,6 @@ import argparse
 import importlib
 import math
 import pathlib
-import shlex
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -53,6 +51,7 @@ from crbc_jax.files import write_text
 from crbc_jax.learner import records, task, text_collect, training_step
 from crbc_jax.rollouts.from_arrays import batch_arrays
 from crbc_jax.types import GroupArrays
+from experiments import commands
 from experiments.bench_credit import markdown_table
 from experiments.credit_accuracy import run_config
 
@@ -82,9 +81,8 @@ def main(argv: list[str] | None = None) -> None:
     args.only = [name for name in args.only if name != "alfworld"]
   witness = make_witness()
   rows = [row for name in args.only for row in parts[name](args, witness)]
-  given = sys.argv[1:] if argv is None else argv
   result = {
-    "command": shlex.join(["python", "-m", "experiments.hidden_state", *given]),
+    "command": commands.recorded("experiments.hidden_state", argv),
     "version": crbc_jax.__version__,
     "seed": args.seed,
     "rows": rows,

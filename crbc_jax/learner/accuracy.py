@@ -74,9 +74,7 @@ def measure_accuracy(
   true_values = truth.make_true_values_fn(
     current.env, current.logits_fn, beta=beta
   )
-  rows = group_size * current.env.step_limit
-  # No more anchors or pairs than rows: one program for all batches.
-  shape = BatchShape(levels, rows, rows, rows, group_size, rows, rows)
+  shape = widest_shape((levels, group_size, current.env.step_limit))
   found: dict[str, list[Accuracy]] = {text: [] for text in estimators}
   for batch in range(batches):
     drawn = current.train.take(
@@ -97,6 +95,21 @@ def measure_accuracy(
       raw = raw if np.any(raw) else given.advantage
       found[text].append(compare(padded.to_steps(raw)[chosen], exact))
   return found
+
+
+def widest_shape(steps: tuple[int, ...]) -> BatchShape:
+  """No more anchors or pairs than rows: one program for all [P, G, T]."""
+  groups, group_size, length = steps
+  rows = group_size * length
+  return BatchShape(
+    groups=groups,
+    rows=rows,
+    anchors=rows,
+    pairs=rows,
+    rollouts=group_size,
+    transitions=rows,
+    branching=rows,
+  )
 
 
 def compare(credit: np.ndarray, exact: np.ndarray) -> Accuracy:

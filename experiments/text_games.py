@@ -2,6 +2,7 @@
 
   python -m experiments.text_games --task alfworld --data FILE
   python -m experiments.text_games --task webshop --data FILE
+  python -m experiments.text_games --task sokoban_bytes --rates 3e-4 1e-3
   python -m experiments.text_games --task alfworld --data FILE --report
   python -m experiments.text_games --task alfworld --data FILE --quick
 
@@ -13,6 +14,10 @@ with the best of them. Seeds are paired.
 
 --quick clones in a hurry, tunes nothing and trains three estimators for a few
 updates on few games: a look at the tables, not at their numbers.
+
+sokoban_bytes and alfworld_bytes (generated games) are played by a byte-level
+language model that writes its commands; by default for the four estimators of
+`BYTE_LABELS`.
 
 `--added N` trains on N generated ALFWorld games besides (give such runs an
 --out of their own). Without --data it runs on generated games, which says
@@ -55,8 +60,19 @@ RATES = (1e-3, 3e-4, 3e-3)  # options are tried at the first
 SEEDS = (0, 1, 2)
 TUNING_SEED = 100
 METRIC = "success_sampled"
-BUDGET = {"alfworld": 120_000, "webshop": 60_000}
-QUICK_BUDGET = {"alfworld": 6_000, "webshop": 1_500}
+BUDGET = {
+  "alfworld": 120_000,
+  "webshop": 60_000,
+  "sokoban_bytes": 40_000,
+  "alfworld_bytes": 20_000,
+}
+QUICK_BUDGET = {
+  "alfworld": 6_000,
+  "webshop": 1_500,
+  "sokoban_bytes": 2_000,
+  "alfworld_bytes": 1_000,
+}
+BYTE_LABELS = ("CRBC exact", "CRBC depth 0", "GiGPO", "GRPO")
 QUICK_LABELS = ("CRBC exact", "GiGPO", "GRPO")
 QUICK = {
   "panel": 32,
@@ -85,7 +101,8 @@ def main(argv: list[str] | None = None) -> None:
   parser.add_argument("--report", action="store_true", help="do not train")
   parser.add_argument("--results", default="results", type=pathlib.Path)
   args = parser.parse_args(argv)
-  args.only = args.only or list(QUICK_LABELS if args.quick else LABELS)
+  labels = BYTE_LABELS if args.task.endswith("_bytes") else LABELS
+  args.only = args.only or list(QUICK_LABELS if args.quick else labels)
   args.seeds = args.seeds or list(SEEDS[:1] if args.quick else SEEDS)
   args.out = args.out or pathlib.Path("runs", "quick" * args.quick, "text")
   budget = args.env_steps or (QUICK_BUDGET if args.quick else BUDGET)[args.task]

@@ -4,6 +4,7 @@ Independent of the JAX rules on purpose: tests compare the two.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -69,16 +70,7 @@ def enumerate_states(
       next_state += [here] * NUM_ACTIONS
       continue
     for stride in strides:
-      ahead = player + stride
-      after = (ahead, boxes)
-      if walls[ahead]:
-        after = (player, boxes)
-      elif boxes >> ahead & 1:
-        beyond = ahead + stride
-        if walls[beyond] or boxes >> beyond & 1:
-          after = (player, boxes)
-        else:
-          after = (ahead, boxes ^ (1 << ahead) ^ (1 << beyond))
+      after = move(player, boxes, stride, walls)
       number = index.setdefault(after, len(states))
       if number == len(states):
         states.append(after)
@@ -119,6 +111,28 @@ def solve(
     state, action = divmod(edge[state], NUM_ACTIONS)
     actions.append(action)
   return Solution(len(actions), size, tuple(reversed(actions)))
+
+
+def move(
+  player: int, boxes: int, stride: int, walls: Sequence[bool]
+) -> tuple[int, int]:
+  """Player and boxes after a move; walls and blocked boxes stop it.
+
+  Args:
+    player: cell.
+    boxes: as a `bit_set`.
+    stride: cells from here to the cell ahead.
+    walls: [C].
+  """
+  ahead = player + stride
+  if walls[ahead]:
+    return player, boxes
+  if not boxes >> ahead & 1:
+    return ahead, boxes
+  beyond = ahead + stride
+  if walls[beyond] or boxes >> beyond & 1:
+    return player, boxes
+  return ahead, boxes ^ (1 << ahead) ^ (1 << beyond)
 
 
 def bit_set(cells) -> int:

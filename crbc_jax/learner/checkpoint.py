@@ -1,11 +1,17 @@
 """Orbax checkpoints of everything a run needs to go on exactly."""
 
+import hashlib
+import json
+import os
 import pathlib
+import shutil
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
 
+import crbc_jax
 from crbc_jax.learner.update import LearnerState
 
 
@@ -112,3 +118,36 @@ class Checkpoints:
 def _plain(state: LearnerState) -> dict[str, Any]:
   """A dict of leaves in flattening order: independent of container types."""
   return {f"{i:04d}": leaf for i, leaf in enumerate(jax.tree.leaves(state))}
+
+
+def kept_params(
+  folder: str | pathlib.Path,
+  made_from: dict[str, Any],
+  make: Callable[[], Any],
+  *,
+  like: Any,
+) -> Any:
+  """Parameters that were made before from the same, or `make()`, which is kept.
+
+  Args:
+    folder: holds one checkpoint for each `made_from`.
+    made_from: all that decides what is made; JSON-able.
+    make: makes them.
+    like: parameters of the same shape.
+  """
+  text = json.dumps([crbc_jax.__version__, made_from], sort_keys=True)
+  name = hashlib.sha256(text.encode()).hexdigest()[:12]
+  path = pathlib.Path(folder).absolute() / name
+  with ocp.StandardCheckpointer() as checkpointer:
+    if path.exists():
+      return checkpointer.restore(path, like)
+    made = make()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{name}.{os.getpid()}")
+    checkpointer.save(unfinished, made)
+    checkpointer.wait_until_finished()
+    try:
+      unfinished.rename(path)
+    except OSError:  # another process was faster with the same
+      shutil.rmtree(unfinished)
+  return made

@@ -9,10 +9,12 @@ from typing import Any
 
 import ml_collections
 
+from crbc_jax.agents.prompts import TEMPLATES
 from crbc_jax.checks import suggestion
 from crbc_jax.credit import registry
 from crbc_jax.envs.sokoban import REWARDS, STATE_KEYS
 from crbc_jax.learner import branching
+from crbc_jax.learner.row_losses import RATIOS
 from crbc_jax.learner.update import ADVANTAGE_SCALES, AGGREGATIONS
 
 
@@ -26,7 +28,8 @@ def get_config() -> ml_collections.ConfigDict:
   return c(
     {
       "seed": 0,
-      # Or "alfworld", "webshop": see `text`; or "my_module:open_games".
+      # Or "sokoban_text", "alfworld", "webshop": see `text`; or
+      # "my_module:open_games".
       "task": "sokoban",
       # "crbc", "grpo", ...; options in brackets: "crbc(depth=2, w_step=1.0)".
       # "vineppo" and "elpo" play extra rollouts for their credit.
@@ -55,6 +58,9 @@ def get_config() -> ml_collections.ConfigDict:
           "added": 0,  # generated games to train on beside those of `data`
           "step_limit": 50,
           "state_key": "state",  # or "history", "text": the anchors
+          # Scores the admissible commands; or "decoder", a language model
+          # that writes them, see `decoder`.
+          "policy": "scorer",
           "width": 64,  # of the word embedding
           "hidden": 128,
           "vocabulary": 4_096,
@@ -67,7 +73,23 @@ def get_config() -> ml_collections.ConfigDict:
           "noise": 0.3,  # share of random commands in them
           "clone_epochs": 4,
           "clone_learning_rate": 1e-3,
+          "clone_minibatch": 256,
           "clone_seed": 0,  # one clone for all seeds of a comparison
+        }
+      ),
+      # A language model over bytes; read where text.policy is "decoder".
+      "decoder": c(
+        {
+          "layers": 3,
+          "width": 96,
+          "heads": 4,
+          "template": "short",  # of agents.prompts
+          "prompt": 256,  # bytes; of a longer prompt the end is kept
+          "response": 32,  # bytes, at most
+          "temperature": 1.0,  # of training and of the sampled evaluation
+          "invalid_penalty": 0.1,  # taken from the reward of the step
+          "ratio": "token",  # or "step": the geometric mean of its tokens
+          "folder": "clones",  # where clones are kept and reused; "" = nowhere
         }
       ),
       "generator": c(
@@ -100,6 +122,7 @@ def get_config() -> ml_collections.ConfigDict:
           "learning_rate": 1e-3,
           "minibatch": 1_024,
           "epochs": 2,
+          "accumulation": 1,  # parts of a minibatch, for less memory
           "clip": 0.2,
           "entropy": 0.01,
           "kl": 0.0,  # weight of k3 KL to the initial policy
@@ -164,7 +187,13 @@ def with_absolute_paths(
 ) -> ml_collections.ConfigDict:
   """A copy whose level files are found from any folder."""
   config = config.copy_and_resolve_references()
-  for key in ("levels", "held_out", "generator.folder", "text.data"):
+  for key in (
+    "levels",
+    "held_out",
+    "generator.folder",
+    "text.data",
+    "decoder.folder",
+  ):
     value = flat_items(config)[key]
     if value:
       set_value(config, key, str(pathlib.Path(value).absolute()))
@@ -226,6 +255,16 @@ def validate(config: ml_collections.ConfigDict) -> None:
         f"config.learner.{key} must be > 0 and finite, got "
         f"{config.learner[key]!r}"
       )
+  if config.learner.minibatch % config.learner.accumulation:
+    raise ConfigError(
+      f"config.learner.accumulation is {config.learner.accumulation}: it must"
+      f" divide learner.minibatch, {config.learner.minibatch}"
+    )
+  if config.decoder.width % (2 * config.decoder.heads):
+    raise ConfigError(
+      f"config.decoder.width is {config.decoder.width}: it must be a multiple"
+      f" of twice decoder.heads, {config.decoder.heads}"
+    )
   if config.held_out and not config.levels:
     raise ConfigError(
       "config.held_out is set but config.levels is not:"
@@ -242,11 +281,11 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 _INF = float("inf")
-_LATER_SECTIONS = ("task", "text")
+_LATER_SECTIONS = ("task", "text", "decoder")
 _LATER_KEYS = {
-  "learner": ("critic_learning_rate", "value_clip"),
+  "learner": ("critic_learning_rate", "value_clip", "accumulation"),
   "env": ("state_keys",),
-  "text": ("added",),
+  "text": ("added", "policy", "clone_minibatch"),
 }
 _RANGES = (
   ("env_steps", 1, _INF),
@@ -267,7 +306,15 @@ _RANGES = (
   ("text.noise", 0, 1),
   ("text.clone_epochs", 1, _INF),
   ("text.clone_learning_rate", 1e-9, _INF),
+  ("text.clone_minibatch", 1, _INF),
   ("text.clone_seed", 0, 2**31 - 1),
+  ("decoder.layers", 1, _INF),
+  ("decoder.width", 2, _INF),
+  ("decoder.heads", 1, _INF),
+  ("decoder.prompt", 8, _INF),
+  ("decoder.response", 2, _INF),
+  ("decoder.temperature", 1e-3, _INF),
+  ("decoder.invalid_penalty", 0, _INF),
   ("generator.boxes", 1, _INF),
   ("generator.layouts", 1, _INF),
   ("generator.held_out_layouts", 1, _INF),
@@ -278,6 +325,7 @@ _RANGES = (
   ("rollout.group_size", 2, _INF),
   ("learner.minibatch", 1, _INF),
   ("learner.epochs", 1, _INF),
+  ("learner.accumulation", 1, _INF),
   ("learner.clip", 1e-6, _INF),
   ("learner.entropy", 0, _INF),
   ("learner.kl", 0, _INF),
@@ -289,7 +337,10 @@ _RANGES = (
   ("checkpoint.keep", 1, _INF),
 )
 _CHOICES = (
-  ("task", ("sokoban", "alfworld", "webshop")),
+  ("task", ("sokoban", "sokoban_text", "alfworld", "webshop")),
+  ("text.policy", ("scorer", "decoder")),
+  ("decoder.template", tuple(TEMPLATES)),
+  ("decoder.ratio", RATIOS),
   ("text.state_key", ("state", "history", "text")),
   ("env.reward", REWARDS),
   ("env.state_keys", STATE_KEYS),

@@ -25,6 +25,7 @@ from crbc_jax.learner import collect as collect_lib
 from crbc_jax.learner import evaluate
 from crbc_jax.learner.collect import Rollouts
 from crbc_jax.learner.config import ConfigError
+from crbc_jax.learner.row_losses import RowLoss, make_action_loss
 from crbc_jax.policies.grid import (
   LogitsFn,
   ValueFn,
@@ -82,6 +83,9 @@ class TaskLike(Protocol):
   ) -> Callable[[Any], dict[str, float]]:
     """`evaluate(params)` on the panel, greedy and sampled."""
 
+  def row_loss(self, **options: float) -> RowLoss:
+    """What training minimises; options of `row_losses.make_action_loss`."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Task:
@@ -113,6 +117,10 @@ class Task:
       return batch, jax.block_until_ready(collect(params, batch, key))
 
     return collect_drawn
+
+  def row_loss(self, **options: float) -> RowLoss:
+    """Of the four moves."""
+    return make_action_loss(self.logits_fn, **options)
 
   def panel_fn(
     self, config: ml_collections.ConfigDict
@@ -148,8 +156,10 @@ def make_task(config: ml_collections.ConfigDict) -> Any:
   """
   if config.task == "sokoban":
     return make_sokoban_task(config)
-  from crbc_jax.learner import text_task
+  from crbc_jax.learner import agent_task, text_task
 
+  if config.text.policy == "decoder":
+    return agent_task.make_agent_task(config)
   return text_task.make_text_task(config)
 
 
@@ -161,11 +171,8 @@ def make_sokoban_task(config: ml_collections.ConfigDict) -> Task:
   Raises:
     LevelError: a level file cannot be read, or nothing is left to train on.
   """
-  train, held_out = _level_sets(config)
-  train, held_out = sokoban_levels.match_sizes(train, held_out)
-  train = unsolved(train, "training")
-  panel = unsolved(held_out, "held-out")
-  panel = panel.take(np.arange(min(len(panel), config.panel)))
+  train, held_out = level_sets(config)
+  panel = held_out.take(np.arange(min(len(held_out), config.panel)))
   env = Sokoban(
     height=train.height,
     width=train.width,
@@ -195,6 +202,18 @@ def make_sokoban_task(config: ml_collections.ConfigDict) -> Task:
     critic_params=critic_params,
     value_fn=value_fn,
   )
+
+
+def level_sets(
+  config: ml_collections.ConfigDict,
+) -> tuple[LevelSet, LevelSet]:
+  """Levels to train on and held-out ones: one size, none solved at the start.
+
+  Raises:
+    LevelError: a level file cannot be read, or nothing is left.
+  """
+  train, held_out = sokoban_levels.match_sizes(*_level_sets(config))
+  return unsolved(train, "training"), unsolved(held_out, "held-out")
 
 
 def levels_at(

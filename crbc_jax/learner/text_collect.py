@@ -197,6 +197,39 @@ def _padded(goals: np.ndarray, states: TextState, size: int):
   return goals[index], jax.tree.map(lambda x: x[index], states)
 
 
+def make_spread(
+  lengths: Sequence[int], *, group_size: int, steps: int
+) -> Callable[[Any, Any], np.ndarray]:
+  """Returns `spread(values, dtype)`: rows [R, ...] -> [P, G, T, ...].
+
+  Args:
+    lengths: [P * G] steps of each episode; their sum is R.
+    group_size: G.
+    steps: T; what no episode reached is 0.
+  """
+  at = np.array(
+    [i * steps + t for i, length in enumerate(lengths) for t in range(length)],
+    int,
+  )
+
+  def spread(values, dtype):
+    values = np.asarray(values, dtype)
+    out = np.zeros((len(lengths) * steps, *values.shape[1:]), dtype)
+    out[at] = values
+    return out.reshape(-1, group_size, steps, *values.shape[1:])
+
+  return spread
+
+
+def numbered(*lists: Sequence[str]) -> list[np.ndarray]:
+  """Texts as int32 numbers, equal for equal texts of any of the lists."""
+  number: dict[str, int] = {}
+  return [
+    np.array([number.setdefault(x, len(number)) for x in texts], np.int32)
+    for texts in lists
+  ]
+
+
 def _rollouts(
   played: list[list[dict[str, Any]]],
   final: list[str],
@@ -207,43 +240,24 @@ def _rollouts(
 ) -> Rollouts:
   """Rows of every episode as arrays [P, G, T, ...]."""
   rows = [step for episode in played for step in episode]
-  at = np.array(
-    [
-      i * steps + t
-      for i, episode in enumerate(played)
-      for t in range(len(episode))
-    ]
+  spread = make_spread(
+    [len(episode) for episode in played], group_size=group_size, steps=steps
   )
-  size = len(played) * steps
-  lead = (-1, group_size, steps)
-
-  def spread(values, dtype):
-    values = np.asarray(values, dtype)
-    out = np.zeros((size, *values.shape[1:]), dtype)
-    out[at] = values
-    return out.reshape(*lead, *values.shape[1:])
 
   def column(name, dtype):
     return spread([row[name] for row in rows], dtype)
 
-  number: dict[str, int] = {}
-
-  def numbers(texts):
-    return [number.setdefault(text, len(number)) for text in texts]
-
-  keys = spread(numbers([row["key"] for row in rows]), np.int32)
-  last = np.array(numbers(final), np.int32).reshape(-1, group_size)
-  number = {}
-  commands = spread(numbers([row["command"] for row in rows]), np.int32)
+  keys, last = numbered([row["key"] for row in rows], final)
+  (commands,) = numbered([row["command"] for row in rows])
   states = recorder.states(
     [row["row"] for row in rows], width_of([row["row"] for row in rows])
   )
   return Rollouts(
     state=jax.tree.map(lambda x: spread(x, x.dtype), states),
-    key=keys[..., None],
-    final_key=last[..., None],
+    key=spread(keys, np.int32)[..., None],
+    final_key=last.reshape(-1, group_size, 1),
     action=column("action", np.int32),
-    action_key=commands,
+    action_key=spread(commands, np.int32),
     log_prob=column("log_prob", np.float32),
     reward=column("reward", np.float32),
     boundary=column("boundary", np.int32),

@@ -75,6 +75,8 @@ def open_games(config: ml_collections.ConfigDict) -> GameSource:
   known = {"alfworld": _alfworld, "webshop": _webshop}
   if config.task in known:
     source = known[config.task](config.text)
+  elif config.task == "sokoban_text":
+    source = _sokoban(config)
   else:
     try:
       source = specs.import_function("games", config.task)(config.text)
@@ -189,6 +191,27 @@ def _webshop(text: ml_collections.ConfigDict) -> GameSource:
     expert=webshop.expert_command,
     note=f"{origin}, {len(train):,} goals to train on and {len(panel):,} held"
     " out",
+  )
+
+
+def _sokoban(config: ml_collections.ConfigDict) -> GameSource:
+  """The levels of the Sokoban task, as text."""
+  from crbc_jax.envs.sokoban_text import SokobanTextEnv
+  from crbc_jax.learner import task
+
+  def listed(levels):
+    return TextGames(
+      ids=levels.ids,
+      make=tuple(
+        functools.partial(SokobanTextEnv, levels, i) for i in range(len(levels))
+      ),
+      tags=(("sokoban",),) * len(levels),
+      content=tuple(levels.text(i) for i in range(len(levels))),
+    )
+
+  train, panel = map(listed, task.level_sets(config))
+  return GameSource(
+    train=train, panel=panel, expert=SokobanTextEnv.shortest, note=""
   )
 
 

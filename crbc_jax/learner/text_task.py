@@ -10,7 +10,9 @@ import numpy as np
 
 from crbc_jax.credit import registry
 from crbc_jax.learner import cloning, text_collect
+from crbc_jax.learner.collect import Rollouts
 from crbc_jax.learner.config import ConfigError
+from crbc_jax.learner.row_losses import RowLoss, make_action_loss
 from crbc_jax.learner.task import CollectFn
 from crbc_jax.learner.text_games import GameSource, TextGames, open_games
 from crbc_jax.policies.text import TextSizes, make_text_policy
@@ -57,24 +59,19 @@ class TextTask:
       name: self._collect(config, group_size=1, greedy=name == "greedy")
       for name in ("greedy", "sampled")
     }
-    tagged: dict[str, list[int]] = {}
-    for i, tags in enumerate(self.panel.tags):
-      for tag in tags:
-        tagged.setdefault(tag, []).append(i)
 
     def evaluate_panel(params):
-      metrics = {}
+      metrics: dict[str, float] = {}
       for name, play in players.items():
         _, found = play(params, self.panel.make, key)
-        won = (found.boundary == Boundary.SUCCESS).any(axis=(1, 2))
-        metrics[f"success_{name}"] = float(won.mean())
-        metrics[f"length_{name}"] = float(found.mask.sum(axis=(1, 2)).mean())
-        metrics[f"score_{name}"] = float(found.reward.sum(axis=(1, 2)).mean())
-        for tag, index in tagged.items():
-          metrics[f"success_{name}/{tag}"] = float(won[index].mean())
+        metrics |= panel_metrics(self.panel, found, name)
       return metrics
 
     return evaluate_panel
+
+  def row_loss(self, **options: float) -> RowLoss:
+    """Of the choice among the admissible commands."""
+    return make_action_loss(self.logits_fn, **options)
 
   def _collect(self, config, *, group_size: int, greedy: bool = False):
     return text_collect.make_text_collect_fn(
@@ -85,6 +82,33 @@ class TextTask:
       state_key=config.text.state_key,
       greedy=greedy,
     )
+
+
+def panel_metrics(
+  panel: TextGames, found: Rollouts, name: str
+) -> dict[str, float]:
+  """Success, mean steps and score of one episode on each game of the panel.
+
+  Success is also given for each tag of the games.
+
+  Args:
+    panel: P games.
+    found: [P, 1, T].
+    name: "greedy" or "sampled", the end of the metrics' names.
+  """
+  won = (found.boundary == Boundary.SUCCESS).any(axis=(1, 2))
+  metrics = {
+    f"success_{name}": float(won.mean()),
+    f"length_{name}": float(found.mask.sum(axis=(1, 2)).mean()),
+    f"score_{name}": float(found.reward.sum(axis=(1, 2)).mean()),
+  }
+  tagged: dict[str, list[int]] = {}
+  for i, tags in enumerate(panel.tags):
+    for tag in tags:
+      tagged.setdefault(tag, []).append(i)
+  for tag, index in tagged.items():
+    metrics[f"success_{name}/{tag}"] = float(won[index].mean())
+  return metrics
 
 
 def make_text_task(config: ml_collections.ConfigDict) -> TextTask:
@@ -137,5 +161,6 @@ def _cloned(params, logits_fn, source: GameSource, sizes: TextSizes, text):
     shown,
     epochs=text.clone_epochs,
     learning_rate=text.clone_learning_rate,
+    minibatch=text.clone_minibatch,
     seed=text.clone_seed,
   )

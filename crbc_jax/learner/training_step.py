@@ -69,14 +69,17 @@ def make_step(config, current: task.TaskLike):
     critic = critic_lib.Critic(
       current.value_fn, _critic_optimizer(config), config.learner.value_clip
     )
-  learn = update.make_update_fn(
-    logits_fn,
-    _optimizer(config),
-    minibatch=config.learner.minibatch,
-    epochs=config.learner.epochs,
+  row_loss = current.row_loss(
     clip=config.learner.clip,
     entropy_weight=config.learner.entropy,
     kl_weight=config.learner.kl,
+  )
+  learn = update.make_update_fn(
+    row_loss,
+    _optimizer(config),
+    minibatch=config.learner.minibatch,
+    epochs=config.learner.epochs,
+    accumulation=config.learner.accumulation,
     aggregation=config.learner.aggregation,
     advantage_scale=config.learner.advantage_scale,
     critic=critic,

@@ -10,9 +10,8 @@ import optax
 
 from crbc_jax.checks import check_choice
 from crbc_jax.learner import critic as critic_lib
-from crbc_jax.learner import losses
 from crbc_jax.learner.collect import Rollouts
-from crbc_jax.policies.grid import LogitsFn
+from crbc_jax.learner.row_losses import MEANS, RowLoss
 
 ADVANTAGE_SCALES = ("none", "rms", "standardise")
 AGGREGATIONS = ("step", "trajectory", "constant")
@@ -88,16 +87,14 @@ def row_weights(mask: chex.Array, *, aggregation: str) -> chex.Array:
 
 
 def make_update_fn(
-  logits_fn: LogitsFn,
+  row_loss: RowLoss,
   optimizer: optax.GradientTransformation,
   *,
   minibatch: int,
   epochs: int,
-  clip: float,
-  entropy_weight: float,
-  kl_weight: float,
   aggregation: str,
   advantage_scale: str,
+  accumulation: int = 1,
   critic: critic_lib.Critic | None = None,
 ) -> Callable[..., Any]:
   """Returns jitted `update(state, levels, rollouts, advantage, key, value)`.
@@ -109,6 +106,20 @@ def make_update_fn(
 
   A critic takes its own step on the same minibatches, on the mean value loss
   of the rows whatever the `aggregation`; its target is A + V before scaling.
+
+  Args:
+    row_loss: of `row_losses`.
+    optimizer: of the parameters.
+    minibatch: rows of an optimiser step.
+    epochs: passes over the rows.
+    aggregation: one of `AGGREGATIONS`.
+    advantage_scale: one of `ADVANTAGE_SCALES`.
+    accumulation: parts a minibatch is cut into, whose gradients are added up:
+      the same step with less memory.
+    critic: with its own optimiser, where the estimator needs one.
+
+  Raises:
+    ValueError: the parts of a minibatch would differ in size.
 
   Args of the returned function:
     state: LearnerState (donated).
@@ -125,45 +136,28 @@ def make_update_fn(
     (LearnerState, metrics dict of scalars). `params_finite` is False when a
     parameter stopped being a finite number.
   """
-
-  def loss_fn(params, reference, levels, rows, weight):
-    def log_probs(params):
-      return jax.nn.log_softmax(
-        jax.vmap(lambda level, state: logits_fn(params, level, state))(
-          levels, rows["state"]
-        )
-      )
-
-    def of_action(log_p):
-      return jnp.take_along_axis(log_p, rows["action"][:, None], -1)[:, 0]
-
-    every = log_probs(params)
-    taken = of_action(every)
-    share = weight / minibatch
-    policy, clipped = losses.clipped_surrogate(
-      taken,
-      rows["log_prob"],
-      rows["advantage"],
-      share,
-      clip=clip,
-      clip_low_extra=rows.get("clip_low_extra"),
+  if minibatch % accumulation:
+    raise ValueError(
+      f"minibatch {minibatch} cannot be cut into {accumulation} equal parts"
     )
-    ent = losses.entropy(every, share)
-    kl = jnp.zeros(())
-    if kl_weight > 0:
-      kl = losses.kl_k3(taken, of_action(log_probs(reference)), share)
-    loss = policy - entropy_weight * ent + kl_weight * kl
-    moved = losses.kl_k3(taken, rows["log_prob"], share)
-    return loss, {
-      "loss": loss,
-      "policy_loss": policy,
-      "entropy": ent,
-      "kl_reference": kl,
-      "kl_step": moved,
-      "clip_share": clipped,
-    }
+  grad_fn = jax.value_and_grad(row_loss, has_aux=True)
 
-  grad_fn = jax.value_and_grad(loss_fn, has_aux=True)
+  def gradients(params, reference, levels, rows, share):
+    def one_part(sums, part):
+      (_, metrics), grads = grad_fn(params, reference, *part)
+      return jax.tree.map(jnp.add, sums, (metrics, grads)), None
+
+    if accumulation == 1:
+      (_, metrics), grads = grad_fn(params, reference, levels, rows, share)
+      return metrics, grads
+    parts = jax.tree.map(
+      lambda x: x.reshape(accumulation, -1, *x.shape[1:]), (levels, rows, share)
+    )
+    zeros = (
+      {name: jnp.zeros(()) for name in MEANS},
+      jax.tree.map(jnp.zeros_like, params),
+    )
+    return jax.lax.scan(one_part, zeros, parts)[0]
 
   def update(
     state,
@@ -205,8 +199,8 @@ def make_update_fn(
       )
       picked = jax.tree.map(lambda x: x[index], rows)
       picked_levels = jax.tree.map(lambda x: x[index // per_level], levels)
-      (_, metrics), grads = grad_fn(
-        params, state.reference, picked_levels, picked, weight
+      metrics, grads = gradients(
+        params, state.reference, picked_levels, picked, weight / minibatch
       )
       metrics["grad_norm"] = optax.tree.norm(grads)
       changes, opt_state = optimizer.update(grads, opt_state, params)
@@ -230,14 +224,7 @@ def make_update_fn(
         0, batches, lambda i, c: one_minibatch(i, c, order), carry
       ), None
 
-    means: tuple[str, ...] = (
-      "loss",
-      "policy_loss",
-      "entropy",
-      "kl_reference",
-      "kl_step",
-      "clip_share",
-    )
+    means = MEANS
     norms: tuple[str, ...] = ("grad_norm",)
     if critic:
       means, norms = means + critic_lib.MEANS, (*norms, critic_lib.NORM)

@@ -28,6 +28,7 @@ from crbc_jax.learner import (
 from crbc_jax.report import tables
 from crbc_jax.types import Boundary
 from tests import groups, tiny_runs
+from tests.learner.updates import make_action_update
 from tests.tiny_runs import compiled_programs  # noqa: F401
 
 BETA = 0.9
@@ -479,7 +480,7 @@ class TestLowerClip:
     )
     advantage = -np.ones(rollouts.mask.shape, np.float32)
     optimizer = optax.sgd(1.0)
-    learn = update.make_update_fn(
+    learn = make_action_update(
       logits_fn, optimizer, minibatch=24, epochs=1, clip=0.2,
       entropy_weight=0.0, kl_weight=0.0, aggregation="step",
       advantage_scale="none",

@@ -17,6 +17,7 @@ from crbc_jax.learner import (
 )
 from crbc_jax.learner.collect import Rollouts
 from tests import tiny_runs
+from tests.learner.updates import make_action_update
 from tests.tiny_runs import compiled_programs  # noqa: F401
 
 P, G, T, A = 3, 2, 5, 4
@@ -85,7 +86,7 @@ def run(batch, critic, *, state=None, **options):
       critic_params=trained,
       critic_opt_state=critic.optimizer.init(trained) if critic else (),
     )
-  function = update.make_update_fn(
+  function = make_action_update(
     logits_fn, optimizer, critic=critic, **LEARNER | options
   )
   args = (state, levels, rollouts, advantage, jax.random.key(0))

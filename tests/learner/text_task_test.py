@@ -142,7 +142,13 @@ def test_cloning_learns_the_expert(network):
     seed=0,
   )
   cloned = cloning.clone(
-    params, logits_fn, shown, epochs=40, learning_rate=1e-2, seed=0
+    params,
+    logits_fn,
+    shown,
+    epochs=40,
+    learning_rate=1e-2,
+    minibatch=256,
+    seed=0,
   )
   act = text_collect.make_act_fn(logits_fn, greedy=True)
 

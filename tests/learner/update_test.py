@@ -6,6 +6,7 @@ import pytest
 
 from crbc_jax.learner import update
 from crbc_jax.learner.collect import Rollouts
+from tests.learner.updates import make_action_update
 
 P, G, T, A = 3, 2, 5, 4
 LENGTHS = np.array([[5, 2], [1, 3], [4, 4]])  # 19 of 30 steps were played
@@ -55,7 +56,7 @@ def make_batch(seed=0, lengths=LENGTHS):
 
 
 def make_update(optimizer, **options):
-  return update.make_update_fn(logits_fn, optimizer, **LEARNER | options)
+  return make_action_update(logits_fn, optimizer, **LEARNER | options)
 
 
 def run(batch, optimizer, *, reference=(), key=0, function=None, **options):
@@ -238,7 +239,7 @@ def test_number_of_minibatches_follows_the_steps_with_one_compilation():
     return logits_fn(params, level, state)
 
   optimizer = optax.adam(1e-3)
-  function = update.make_update_fn(
+  function = make_action_update(
     counted, optimizer, **LEARNER | {"minibatch": 4, "epochs": 3}
   )
   first = None
@@ -250,6 +251,17 @@ def test_number_of_minibatches_follows_the_steps_with_one_compilation():
     first = first or len(traces)
   assert len(traces) == first
   assert function._cache_size() == 1
+
+
+def test_accumulated_gradients_make_the_same_step():
+  optimizer = optax.sgd(0.1)
+  batch = make_batch()
+  options = {"minibatch": 12, "epochs": 1}
+  whole, _, wanted = run(batch, optimizer, **options)
+  parts, _, metrics = run(batch, optimizer, accumulation=4, **options)
+  np.testing.assert_allclose(parts["w"], whole["w"], rtol=1e-5, atol=1e-6)
+  for name, value in wanted.items():
+    np.testing.assert_allclose(metrics[name], value, rtol=1e-4, atol=1e-6)
 
 
 def test_zero_advantages_without_entropy_leave_the_parameters():

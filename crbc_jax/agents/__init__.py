@@ -1,0 +1,1 @@
+"""Language-model agents: a state in words, a response, a command."""

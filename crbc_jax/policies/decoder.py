@@ -1,0 +1,212 @@
+"""A small decoder-only language model over bytes, and how it writes.
+
+Pre-norm transformer with rotary positions (arXiv 2104.09864), so that what
+matters is how far apart two bytes are: the cell above is a row's length away.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from crbc_jax.agents.chat import END, PAD, ByteTokenizer
+
+_MASKED = -1e9
+_BASE = 1_000.0  # of the rotary frequencies; prompts are short
+
+
+class DecoderSizes(NamedTuple):
+  """Shape of the network."""
+
+  layers: int = 3
+  width: int = 96
+  heads: int = 4
+  vocabulary: int = ByteTokenizer.vocabulary
+
+
+class Block(nnx.Module):
+  """Attention and two linear layers."""
+
+  def __init__(self, sizes: DecoderSizes, *, rngs: nnx.Rngs):
+    width = sizes.width
+    self.heads = sizes.heads
+    self.before = nnx.RMSNorm(width, rngs=rngs)
+    self.qkv = nnx.Linear(width, 3 * width, use_bias=False, rngs=rngs)
+    self.out = nnx.Linear(width, width, use_bias=False, rngs=rngs)
+    self.between = nnx.RMSNorm(width, rngs=rngs)
+    self.up = nnx.Linear(width, 4 * width, use_bias=False, rngs=rngs)
+    self.down = nnx.Linear(4 * width, width, use_bias=False, rngs=rngs)
+
+  def split(self, x: chex.Array, position: chex.Array):
+    """Queries, keys and values [N, L, heads, D] at positions [N or 1, L]."""
+    q, k, v = jnp.split(self.qkv(self.before(x)), 3, axis=-1)
+    shape = (*x.shape[:-1], self.heads, -1)
+    q, k, v = q.reshape(shape), k.reshape(shape), v.reshape(shape)
+    return _rotate(q, position), _rotate(k, position), v
+
+  def finish(self, x: chex.Array, attended: chex.Array) -> chex.Array:
+    """The block's output, x [N, L, width] and what it adds."""
+    x = x + self.out(attended.reshape(x.shape))
+    return x + self.down(jax.nn.gelu(self.up(self.between(x))))
+
+
+class Decoder(nnx.Module):
+  """Logits of the next byte."""
+
+  def __init__(self, sizes: DecoderSizes, *, rngs: nnx.Rngs):
+    self.embed = nnx.Embed(sizes.vocabulary, sizes.width, rngs=rngs)
+    self.blocks = nnx.List(
+      [Block(sizes, rngs=rngs) for _ in range(sizes.layers)]
+    )
+    self.last = nnx.RMSNorm(sizes.width, rngs=rngs)
+
+  def __call__(self, tokens: chex.Array, at: chex.Array):
+    """Logits [N, S, V] after the tokens at `at` [N, S], and the cache.
+
+    The cache holds the keys and values of every block for all tokens [N, L].
+    """
+    length = tokens.shape[1]
+    position = jnp.arange(length)[None]
+    causal = jnp.tril(jnp.ones((length, length), bool))[None]
+    x, cache = self.embed(tokens), []
+    for block in self.blocks:
+      q, k, v = block.split(x, position)
+      x = block.finish(x, _attend(q, k, v, causal))
+      cache.append((k, v))
+    return self._logits(jnp.take_along_axis(x, at[..., None], 1)), cache
+
+  def one(self, token: chex.Array, position: chex.Array, cache):
+    """The same for one more token [N] at `position` [N] of a cache [N, L]."""
+    rows = jnp.arange(token.shape[0])
+    x, grown = self.embed(token)[:, None], []
+    for block, (k, v) in zip(self.blocks, cache, strict=True):
+      q, new_k, new_v = block.split(x, position[:, None])
+      k = k.at[rows, position].set(new_k[:, 0])
+      v = v.at[rows, position].set(new_v[:, 0])
+      seen = (jnp.arange(k.shape[1])[None] <= position[:, None])[:, None]
+      x = block.finish(x, _attend(q, k, v, seen))
+      grown.append((k, v))
+    return self._logits(x)[:, 0], grown
+
+  def _logits(self, x: chex.Array) -> chex.Array:
+    return self.embed.attend(self.last(x))
+
+
+def _rotate(x: chex.Array, position: chex.Array) -> chex.Array:
+  """Turns pairs of x [N, L, heads, D] by an angle that grows with position."""
+  half = x.shape[-1] // 2
+  rate = _BASE ** (-jnp.arange(half) / half)
+  angle = jnp.einsum("nl,d->nld", position, rate)[:, :, None]
+  cos, sin = jnp.cos(angle), jnp.sin(angle)
+  a, b = x[..., :half], x[..., half:]
+  return jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
+
+
+def _attend(q, k, v, seen: chex.Array) -> chex.Array:
+  """Values [N, L, heads, D]; `seen` [N or 1, L, S] says who sees whom."""
+  scores = jnp.einsum("nlhd,nshd->nhls", q, k) * q.shape[-1] ** -0.5
+  scores = jnp.where(seen[:, None], scores, _MASKED)
+  return jnp.einsum("nhls,nshd->nlhd", jax.nn.softmax(scores), v)
+
+
+def make_decoder(
+  sizes: DecoderSizes, *, seed: int
+) -> tuple[Any, Callable[..., chex.Array], Callable[..., Any]]:
+  """Initial parameters, `logits(params, tokens [N, L], at [N, S])` and `write`.
+
+  The embedding is also the last layer; it begins small, so that a new decoder
+  gives every byte about the same probability.
+
+  Args:
+    sizes: of the network.
+    seed: of the initialisation.
+
+  Returns:
+    (params, logits function -> [N, S, V] after the tokens at `at`, write
+    function of `_make_write`).
+
+  Raises:
+    ValueError: heads do not divide the width into even parts.
+  """
+  if sizes.width % (2 * sizes.heads):
+    raise ValueError(
+      f"decoder width {sizes.width} must be a multiple of twice its heads"
+      f" ({sizes.heads})"
+    )
+  module = Decoder(sizes, rngs=nnx.Rngs(params=seed))
+  module.embed.embedding[...] = module.embed.embedding[...] * 0.2
+  graph, params = nnx.split(module)
+
+  def logits(params, tokens, at):
+    return nnx.merge(graph, params)(tokens, at)[0]
+
+  return nnx.to_pure_dict(params), logits, _make_write(graph)
+
+
+def _make_write(graph) -> Callable[..., Any]:
+  """Returns jitted `write`, which samples one response for each prompt.
+
+  Args of it:
+    params: of the decoder.
+    prompts: [N, L] int32, padded on the right.
+    length: [N] int32, tokens of each prompt, at least 1.
+    number: [N] int32; a row draws from `key`, its number and that of the token,
+      so that what a row writes does not depend on the other rows.
+    key: of the sampling.
+    limit: most tokens of a response.
+    temperature: 0 takes the most probable byte.
+
+  Returns of it:
+    (tokens [N, limit] int32 up to and with `END`, `PAD` behind it; their log
+    probability [N, limit] at temperature 1, under which they are trained;
+    0 behind the end).
+  """
+
+  def write(
+    params, prompts, length, number, key, *, limit: int, temperature: float
+  ):
+    model = nnx.merge(graph, params)
+    count = prompts.shape[0]
+    grown = jnp.pad(prompts, ((0, 0), (0, limit)))
+    first, cache = model(grown, length[:, None] - 1)
+    rows = jnp.arange(count)
+    row_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, number)
+
+    def draw(logits, i):
+      logits = logits.at[:, PAD].set(_MASKED)
+      if temperature == 0:
+        token = jnp.argmax(logits, axis=-1)
+      else:
+        keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(row_keys, i)
+        token = jax.vmap(jax.random.categorical)(keys, logits / temperature)
+      log_p = jax.nn.log_softmax(logits)
+      return token.astype(jnp.int32), log_p[rows, token]
+
+    def going_on(carry):
+      i, alive = carry[0], carry[1]
+      return (i < limit) & jnp.any(alive)
+
+    def one_token(carry):
+      i, alive, logits, cache, tokens, log_probs = carry
+      token, log_prob = draw(logits, i)
+      tokens = tokens.at[:, i].set(jnp.where(alive, token, PAD))
+      log_probs = log_probs.at[:, i].set(jnp.where(alive, log_prob, 0.0))
+      alive = alive & (token != END)
+      logits, cache = model.one(token, length + i, cache)
+      return i + 1, alive, logits, cache, tokens, log_probs
+
+    start = (
+      0,
+      jnp.ones(count, bool),
+      first[:, 0],
+      cache,
+      jnp.zeros((count, limit), jnp.int32),
+      jnp.zeros((count, limit)),
+    )
+    *_, tokens, log_probs = jax.lax.while_loop(going_on, one_token, start)
+    return tokens, log_probs
+
+  return jax.jit(write, static_argnames=("limit", "temperature"))

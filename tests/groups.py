@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import jax
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from crbc_jax.credit import registry
@@ -152,6 +153,20 @@ def small_groups(draw):
 
 
 @functools.cache
+CORE = ("crbc", "gigpo", "graft", "graphgpo", "grpo", "rtmc")
+
+
+def core_first(names: Iterable[str]) -> list:
+  """Names as parameters of a test; all but `CORE` are left to `-m slow`.
+
+  For tests that compile a program of their own for every estimator.
+  """
+  slow = pytest.mark.slow
+  return [
+    pytest.param(name, marks=[] if name in CORE else slow) for name in names
+  ]
+
+
 def credit_fn(name: str, **options) -> Callable[[GroupArrays], StepCredit]:
   """`registry.make_credit_fn`, compiled once per option set and shape."""
   return registry.make_credit_fn(name, **options)

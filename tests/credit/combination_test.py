@@ -71,7 +71,7 @@ def term_of(kind, signal, singleton):
 
 
 @pytest.mark.parametrize("kind", combine.TRAJECTORY_TERMS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", groups_lib.core_first(NAMES))
 def test_every_trajectory_term_beside_every_step_term(name, kind):
   defaults = registry.estimator_options(name)
   # Rewards under MICA; the raw singletons of GiGPO's relatives are kept.

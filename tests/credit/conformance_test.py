@@ -14,6 +14,7 @@ from crbc_jax.credit.catalogue import BUILT_IN
 from crbc_jax.credit.table_credit import credit_table
 from crbc_jax.learner import config as config_lib
 from crbc_jax.types import Boundary, StepCredit
+from tests import groups
 from tests import groups as groups_lib
 
 
@@ -63,7 +64,7 @@ def module(tmp_path, monkeypatch):
 # -- check_estimator ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", groups.core_first(BUILT_IN))
 def test_every_built_in_passes(name):
   conformance.check_estimator(BUILT_IN[name].function)
 

@@ -43,6 +43,7 @@ CASES = list(cases())
 OVER_BATCH = ("reinforce_pp", "reinforce_pp_baseline")
 every_case = pytest.mark.parametrize("name, options", CASES)
 every_estimator = pytest.mark.parametrize("name", NAMES)
+core_first = pytest.mark.parametrize("name", groups_lib.core_first(NAMES))
 
 
 @functools.cache
@@ -332,7 +333,7 @@ def test_rtmc_smoothing_is_not_invariant_to_doubling():
 # -- padding -----------------------------------------------------------------
 
 
-@every_estimator
+@core_first
 def test_padding_to_larger_shapes_changes_nothing(name):
   """Up to rounding: a longer scan or solve adds in another order."""
   _, table, batch = crowd()
@@ -497,7 +498,7 @@ def test_whitened_terms_have_the_moments_of_the_batch(name):
   np.testing.assert_allclose(half[arrays.mask[:32]].mean(), 0, atol=1e-5)
 
 
-@every_estimator
+@core_first
 def test_one_group_without_vmap_and_without_jit(name):
   """The batched, jitted program is the plain function of one group."""
   batch = crowd()[2]
@@ -538,7 +539,10 @@ def reward_gradient(name, **options):
 
 
 @pytest.mark.parametrize(
-  "name", [n for n in NAMES if "signal" in registry.estimator_options(n)]
+  "name",
+  groups_lib.core_first(
+    n for n in NAMES if "signal" in registry.estimator_options(n)
+  ),
 )
 def test_gradients_by_reward_are_finite_and_zero_in_the_padding(name):
   """Also with NaN in the padding: masks act before the arithmetic."""

@@ -152,7 +152,6 @@ def small_groups(draw):
   return draw(st.lists(one, min_size=1, max_size=6))
 
 
-@functools.cache
 CORE = ("crbc", "gigpo", "graft", "graphgpo", "grpo", "rtmc")
 
 
@@ -167,6 +166,7 @@ def core_first(names: Iterable[str]) -> list:
   ]
 
 
+@functools.cache
 def credit_fn(name: str, **options) -> Callable[[GroupArrays], StepCredit]:
   """`registry.make_credit_fn`, compiled once per option set and shape."""
   return registry.make_credit_fn(name, **options)

@@ -1,0 +1,1 @@
+"""Step credit inside other frameworks; each module needs its own extra."""

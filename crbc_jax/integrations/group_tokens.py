@@ -73,8 +73,6 @@ def group_table(steps: Sequence[Sequence[Mapping[str, Any]]]) -> StepTable:
     "reward",
     "boundary",
     "valid",
-    "token_start",
-    "token_end",
   )
   return StepTable.from_columns(
     group_id=np.zeros(len(rows), np.int64),
@@ -85,29 +83,33 @@ def group_table(steps: Sequence[Sequence[Mapping[str, Any]]]) -> StepTable:
 
 
 def token_advantages(
-  table: StepTable, advantage: np.ndarray, *, episodes: int, length: int
+  steps: Sequence[Sequence[Mapping[str, Any]]],
+  advantage: np.ndarray,
+  *,
+  length: int,
 ) -> np.ndarray:
-  """Advantages [episodes, length] float32 of the tokens of a group.
+  """Advantages [G, length] float32 of the tokens of a group.
 
-  A step's advantage on each of its sampled tokens, 0 elsewhere. Tokens beyond
-  `length` are cut off by tunix too.
+  A step's advantage on each of its sampled tokens, 0 elsewhere. A step may
+  have none (the model ended its turn at once), an episode no step.
 
   Args:
-    table: of `group_table`, S rows.
-    advantage: [S].
-    episodes: of the group; one without a step gets zeros.
-    length: of a padded response.
+    steps: `turns` of G episodes.
+    advantage: [S] of the rows of `group_table`.
+    length: of a padded response; what is behind it is cut off, by tunix too.
   """
-  out = np.zeros((episodes, length), np.float32)
-  for i in range(episodes):
-    mine = (np.asarray(table.traj_id) == i) & (
-      table.token_end > table.token_start
-    )
-    if mine.any():
-      tokens, _ = spread_to_tokens(
-        table.token_start[mine], table.token_end[mine], advantage[mine]
-      )
-      out[i, : len(tokens)] = tokens[:length]
+  out = np.zeros((len(steps), length), np.float32)
+  credit = iter(advantage)
+  for row, episode in zip(out, steps, strict=True):
+    spans = [
+      (turn["token_start"], turn["token_end"], value)
+      for turn, value in zip(episode, credit, strict=False)
+    ]
+    spans = [span for span in spans if span[1] > span[0]]
+    if spans:
+      start, end, values = (np.array(x) for x in zip(*spans, strict=True))
+      tokens, _ = spread_to_tokens(start, end, values)
+      row[: len(tokens)] = tokens[:length]
   return out
 
 

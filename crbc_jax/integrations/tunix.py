@@ -216,7 +216,10 @@ class CrbcLearner(agentic_grpo_learner.GRPOLearner):
   """
 
   def __init__(self, *args: Any, estimator: str = "crbc", **kwargs: Any):
-    """As tunix; `chat_parser` and `reward_fns` have defaults.
+    """As tunix; `chat_parser` is ChatML by default.
+
+    Rewards are those of the environment, and `reward_fns` are added to them in
+    tunix's metrics alone.
 
     Args:
       *args: of `GRPOLearner`.
@@ -228,7 +231,6 @@ class CrbcLearner(agentic_grpo_learner.GRPOLearner):
     """
     self._credit = make_table_credit_fn(estimator)
     kwargs.setdefault("chat_parser", ChatParser())
-    kwargs.setdefault("reward_fns", _episode_reward)
     super().__init__(*args, **kwargs)
     if self._training_config.max_seq_token_per_tpu is not None:
       raise ValueError(
@@ -247,22 +249,12 @@ class CrbcLearner(agentic_grpo_learner.GRPOLearner):
     check_varied(played, temperature=self.algo_config.temperature)
     (example,) = examples
     length = example.completion_ids.shape[1]
-    advantages = np.zeros((len(played), length), np.float32)
-    if any(traj["steps"] for traj in played):
-      table = group_table([traj["steps"] for traj in played])
-      advantages = token_advantages(
-        table,
-        self._credit(table).advantage,
-        episodes=len(played),
-        length=length,
-      )
+    steps = [traj["steps"] for traj in played]
+    advantage = np.zeros(0, np.float32)
+    if any(steps):
+      advantage = self._credit(group_table(steps)).advantage
+    advantages = token_advantages(steps, advantage, length=length)
     return [example.replace(advantages=jax.numpy.asarray(advantages))]
-
-
-def _episode_reward(prompts, completions, **kwargs) -> list[float]:
-  """The sum of an episode's rewards, which tunix keeps for its metrics."""
-  del prompts, completions
-  return [float(reward) for reward in kwargs["trajectory_rewards"]]
 
 
 # -- sampling ----------------------------------------------------------------

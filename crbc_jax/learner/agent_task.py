@@ -23,7 +23,7 @@ from crbc_jax.learner.task import CollectFn
 from crbc_jax.learner.text_collect import make_spread, numbered
 from crbc_jax.learner.text_games import GameSource, TextGames, open_games
 from crbc_jax.learner.text_task import panel_metrics
-from crbc_jax.policies.decoder import DecoderSizes, make_decoder
+from crbc_jax.policies.byte_decoder import DecoderSizes, make_decoder
 from crbc_jax.types import Boundary
 
 _ROWS = 64
@@ -41,7 +41,7 @@ class AgentTask:
   speaker: Speaker
   params: Any
   logits_fn: Callable[..., Any]
-  write: Callable[..., Any]  # of `decoder.make_decoder`
+  write: Callable[..., Any]  # of `byte_decoder.make_decoder`
   ratio: str  # one of `row_losses.RATIOS`
   note: str
   critic_params: Any = ()

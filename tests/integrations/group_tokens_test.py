@@ -58,7 +58,9 @@ def test_a_step_that_was_never_answered_is_left_out():
 
 
 def test_parts_that_do_not_add_up():
-  with pytest.raises(SamplingError, match="hold 5 tokens, their conversation 6"):
+  with pytest.raises(
+    SamplingError, match="hold 5 tokens, their conversation 6"
+  ):
     turns([step(3, 2)], 6)
 
 
@@ -74,7 +76,7 @@ def test_every_sampled_token_gets_the_credit_of_its_step():
   table = group_table(group)
   credit = credit_table(table, "crbc").advantage
   assert credit[0] > 0 > credit[1]
-  got = token_advantages(table, credit, episodes=2, length=12)
+  got = token_advantages(group, credit, length=12)
   np.testing.assert_array_equal(got[0], [credit[0]] * 2 + [0] * 10)
   np.testing.assert_array_equal(
     got[1], [credit[1], 0, 0, 0, *[credit[2]] * 4, 0, 0, 0, 0]
@@ -82,25 +84,25 @@ def test_every_sampled_token_gets_the_credit_of_its_step():
 
 
 def test_grpo_through_the_same_code_is_one_number_an_episode():
-  table = group_table(two_episodes())
+  group = two_episodes()
   got = token_advantages(
-    table, credit_table(table, "grpo").advantage, episodes=2, length=10
+    group, credit_table(group_table(group), "grpo").advantage, length=10
   )
   for row in got:
     assert len(set(row[row != 0].tolist())) == 1
 
 
 def test_what_is_behind_the_padded_length_is_cut():
-  table = group_table(two_episodes())
   credit = np.array([1.0, 2.0, 3.0], np.float32)
-  got = token_advantages(table, credit, episodes=2, length=6)
+  got = token_advantages(two_episodes(), credit, length=6)
   np.testing.assert_array_equal(got, [[1, 1, 0, 0, 0, 0], [2, 0, 0, 0, 3, 3]])
 
 
 def test_an_episode_without_a_step_gets_nothing():
   won, lost = two_episodes()
-  table = group_table([won, [], lost])
-  got = token_advantages(table, np.ones(3, np.float32), episodes=3, length=9)
+  group = [won, [], lost]
+  assert len(group_table(group)) == 3
+  got = token_advantages(group, np.ones(3, np.float32), length=9)
   assert not got[1].any() and got[0].any() and got[2].any()
 
 
@@ -119,18 +121,13 @@ def test_ragged_groups(lengths):
     turns([step(*x) for x in episode], sum(a + b for a, b in episode))
     for episode in lengths
   ]
-  table = group_table(group)
-  credit = np.arange(1, len(table) + 1, dtype=np.float32)
+  credit = np.arange(1, len(group_table(group)) + 1, dtype=np.float32)
   longest = max(sum(a + b for a, b in episode) for episode in lengths)
-  got = token_advantages(
-    table, credit, episodes=len(lengths), length=longest + 1
-  )
+  got = token_advantages(group, credit, length=longest + 1)
   at = iter(credit)
   for row, episode in zip(got, lengths, strict=True):
     want = [
-      x
-      for said, shown in episode
-      for x in [next(at)] * said + [0.0] * shown
+      x for said, shown in episode for x in [next(at)] * said + [0.0] * shown
     ]
     np.testing.assert_array_equal(row, want + [0.0] * (len(row) - len(want)))
 
@@ -144,7 +141,9 @@ def played(tokens, log_prob):
 
 def test_equal_rollouts_are_refused_unless_the_policy_is_sure():
   same = [played([1, 2, 3, 4], -2.0)] * 4
-  with pytest.raises(SamplingError, match="all 4 rollouts of a group are equal"):
+  with pytest.raises(
+    SamplingError, match="all 4 rollouts of a group are equal"
+  ):
     check_varied(same, temperature=1.0)
   check_varied(same, temperature=0.0)  # greedy
   check_varied(same[:1], temperature=1.0)

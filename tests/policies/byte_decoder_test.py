@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crbc_jax.agents.chat import END, PAD
-from crbc_jax.policies.decoder import DecoderSizes, make_decoder
+from crbc_jax.policies.byte_decoder import DecoderSizes, make_decoder
 
 SIZES = DecoderSizes(layers=2, width=16, heads=2)
 LIMIT = 5

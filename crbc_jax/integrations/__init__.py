@@ -1,0 +1,1 @@
+"""Thin adapters to other libraries; each needs its own extra."""

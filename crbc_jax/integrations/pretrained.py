@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from crbc_jax.integrations.model_folder import CheckpointError, check_folder
 from crbc_jax.learner.decoder_shape import DecoderShape
+from crbc_jax.learner.model_folder import CheckpointError, check_folder
 
 MESH_AXES = ("fsdp", "tp")
 PROJECTIONS = "q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj"
@@ -149,7 +149,7 @@ def load_qwen(
 
   Args:
     folder: `config.json` and `*.safetensors`; checked first, see
-      `crbc_jax.integrations.model_folder`.
+      `crbc_jax.learner.model_folder`.
     mesh: with axes (fsdp, tp), see `make_mesh`; None: the first device.
     dtype: of computation, and of weights that stay frozen.
     param_dtype: of the weights that are trained, default `dtype`. An update of

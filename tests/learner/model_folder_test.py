@@ -6,8 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from crbc_jax.integrations import model_folder
-from crbc_jax.learner import decoder_shape
+from crbc_jax.learner import decoder_shape, model_folder
 
 CONFIG = {
   "model_type": "qwen2",

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from crbc_jax.learner.decoder_shape import DecoderShape
 from crbc_jax.learner.model_folder import CheckpointError, check_folder
+from crbc_jax.policies.decoder_shape import DecoderShape
 
 MESH_AXES = ("fsdp", "tp")
 PROJECTIONS = "q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj"

@@ -9,8 +9,8 @@ import ml_collections
 from crbc_jax.credit import registry
 from crbc_jax.learner import model_folder
 from crbc_jax.learner.config import ConfigError, check_tree, flat_items
-from crbc_jax.learner.decoder_shape import SHAPES, DecoderShape
 from crbc_jax.learner.memory_plan import Topology, Workload
+from crbc_jax.policies.decoder_shape import SHAPES, DecoderShape
 
 LAYOUTS = ("step", "conversation")
 REMATS = ("none", "block", "decoder")

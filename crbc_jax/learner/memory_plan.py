@@ -8,7 +8,7 @@ turns on the same devices: what counts is the larger of the two.
 import dataclasses
 import math
 
-from crbc_jax.learner.decoder_shape import DecoderShape
+from crbc_jax.policies.decoder_shape import DecoderShape
 
 GIB = 2**30
 

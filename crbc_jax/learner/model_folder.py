@@ -10,7 +10,7 @@ import pathlib
 import struct
 from typing import Any
 
-from crbc_jax.learner.decoder_shape import DecoderShape, from_huggingface
+from crbc_jax.policies.decoder_shape import DecoderShape, from_huggingface
 
 DTYPES = {"BF16": 2, "F16": 2, "F32": 4}
 """Types of weights that are read, and their bytes."""

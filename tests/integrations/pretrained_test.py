@@ -21,7 +21,7 @@ transformers = pytest.importorskip(
 from flax import nnx  # noqa: E402
 
 from crbc_jax.integrations import pretrained  # noqa: E402
-from crbc_jax.learner import decoder_shape  # noqa: E402
+from crbc_jax.policies import decoder_shape  # noqa: E402
 
 KINDS = ("qwen2", "qwen3")
 VOCABULARY, LENGTH = 96, 9

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from crbc_jax.learner import memory_plan
-from crbc_jax.learner.decoder_shape import SHAPES, TINY, DecoderShape
+from crbc_jax.policies.decoder_shape import SHAPES, TINY, DecoderShape
 
 GIB = memory_plan.GIB
 TOPOLOGY = memory_plan.Topology(4, 1.0, "four devices of 1 GiB")

@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from crbc_jax.learner import decoder_shape, model_folder
+from crbc_jax.policies import decoder_shape, model_folder
 
 CONFIG = {
   "model_type": "qwen2",

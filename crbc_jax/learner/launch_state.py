@@ -1,4 +1,4 @@
-"""What we own of a language-model run, saved beside the trainer's checkpoint.
+"""What we own of a language-model run, saved in the trainer's checkpoint.
 
 Everything random is a function of the seed and of counters, so a few whole
 numbers resume a run exactly: which tasks come next, which seeds the sampler has
@@ -6,12 +6,12 @@ used, and the credit that was configured.
 """
 
 import dataclasses
-import json
-import os
-import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+_KEY = "crbc_jax"
 _VERSION = 1
 
 
@@ -24,7 +24,7 @@ class LaunchState:
   """Counters of a run after a number of updates.
 
   Attributes:
-    update: updates done; the step of the trainer's checkpoint.
+    update: updates done.
     task_cursor: tasks taken from the stream of `task_stream`.
     sampler_calls: calls of the sampler; the seed of the next one follows.
     seed: of the run.
@@ -67,57 +67,40 @@ def task_stream(start: int, count: int, *, tasks: int, seed: int) -> np.ndarray:
   return found
 
 
-def save_state(folder: pathlib.Path, state: LaunchState, *, keep: int) -> None:
-  """Writes `state-<update>.json` whole or not at all; keeps the last ones."""
-  folder.mkdir(parents=True, exist_ok=True)
-  path = _path(folder, state.update)
-  draft = path.with_suffix(".tmp")
-  values = {"version": _VERSION} | dataclasses.asdict(state)
-  draft.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-  os.replace(draft, path)
-  for update in saved_updates(folder)[:-keep]:
-    _path(folder, update).unlink()
+def to_metadata(state: LaunchState) -> dict[str, Any]:
+  """What goes into the trainer's checkpoint, as JSON: whole or not at all."""
+  return {_KEY: {"version": _VERSION} | dataclasses.asdict(state)}
 
 
-def saved_updates(folder: pathlib.Path) -> list[int]:
-  """Updates with a state, in order."""
-  found = folder.glob("state-*.json")
-  return sorted(int(path.stem.split("-")[1]) for path in found)
-
-
-def load_state(
-  folder: pathlib.Path, update: int, *, seed: int, estimator: str
-) -> LaunchState:
-  """The state that belongs to the trainer's checkpoint of an update.
+def from_metadata(
+  metadata: Mapping[str, Any], *, seed: int, estimator: str
+) -> LaunchState | None:
+  """The state in a restored checkpoint.
 
   Args:
-    folder: of the run.
-    update: the step the trainer restored.
+    metadata: of the checkpoint; empty if nothing was restored.
     seed: of the config; must be that of the run.
     estimator: the same.
 
+  Returns:
+    None at the start of a run.
+
   Raises:
-    ResumeError: no state of that update, or another seed or estimator.
+    ResumeError: the checkpoint has no state of ours, or one of another
+      version, seed or estimator.
   """
-  path = _path(folder, update)
-  if not path.is_file():
-    known = ", ".join(map(str, saved_updates(folder))) or "none"
-    raise ResumeError(
-      f"{folder} has no state of update {update} (it has: {known}), but the"
-      " trainer has a checkpoint of it"
-    )
-  values = json.loads(path.read_text(encoding="utf-8"))
+  if not metadata:
+    return None
+  values = dict(metadata.get(_KEY) or {})
   if values.pop("version", None) != _VERSION:
-    raise ResumeError(f"{path} is of another version")
+    raise ResumeError(
+      "the checkpoint was not written by this version of train_llm"
+    )
   state = LaunchState(**values)
   for name, wanted in (("seed", seed), ("estimator", estimator)):
     if getattr(state, name) != wanted:
       raise ResumeError(
-        f"{path}: the run has {name} {getattr(state, name)!r}, the config"
+        f"the saved run has {name} {getattr(state, name)!r}, the config"
         f" {wanted!r}; use another checkpoint.folder"
       )
   return state
-
-
-def _path(folder: pathlib.Path, update: int) -> pathlib.Path:
-  return folder / f"state-{update:06d}.json"

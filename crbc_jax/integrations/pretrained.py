@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from crbc_jax.checks import check_choice
+from crbc_jax.learner.memory_plan import REMATS
 from crbc_jax.learner.model_folder import CheckpointError, check_folder
 from crbc_jax.policies.decoder_shape import DecoderShape
 
 MESH_AXES = ("fsdp", "tp")
 PROJECTIONS = "q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj"
-_REMAT = ("none", "block", "decoder")
 _QWEN3_THETA = 1e6  # a constant in tunix 0.1.7
 
 
@@ -110,8 +111,7 @@ def model_config(
     ValueError: another model, an unknown `remat`, or a Qwen3 whose rotary base
       tunix 0.1.7 ignores (Qwen3-4B of July 2025).
   """
-  if remat not in _REMAT:
-    raise ValueError(f"remat must be one of {_REMAT}, got {remat!r}")
+  check_choice("remat", remat, REMATS)
   library = _library(shape)
   if shape.kind == "qwen3" and shape.rope_theta != _QWEN3_THETA:
     raise ValueError(

@@ -9,11 +9,11 @@ import ml_collections
 from crbc_jax.credit import registry
 from crbc_jax.learner import model_folder
 from crbc_jax.learner.config import ConfigError, check_tree, flat_items
-from crbc_jax.learner.memory_plan import Topology, Workload
+from crbc_jax.learner.memory_plan import REMATS, Topology, Workload
 from crbc_jax.policies.decoder_shape import SHAPES, DecoderShape
 
+ENGINES = ("vanilla", "vllm", "sglang_jax")
 LAYOUTS = ("step", "conversation")
-REMATS = ("none", "block", "decoder")
 FLOATS = {"float32": 4, "bfloat16": 2}
 
 
@@ -64,6 +64,9 @@ def get_config() -> ml_collections.ConfigDict:
           "layout": "conversation",
           "conversation": 8_192,  # tokens after the first prompt, at most
           "concurrent": 128,  # rollouts at the same time
+          # What samples: tunix's own sampler (one conversation at a time), or
+          # "vllm", "sglang_jax" if they are installed.
+          "engine": "vanilla",
           "temperature": 1.0,
         }
       ),
@@ -231,6 +234,7 @@ def workload(config: ml_collections.ConfigDict, topology: Topology) -> Workload:
     param_bytes=FLOATS[config.model.param_dtype],
     compute_bytes=FLOATS[config.model.dtype],
     lora_rank=config.lora.rank,
+    remat=config.model.remat,
     reference=config.learner.kl > 0,
     accumulate=config.learner.micro_batch < config.learner.mini_batch,
   )
@@ -295,4 +299,5 @@ _CHOICES = {
   "model.param_dtype": tuple(FLOATS),
   "model.remat": REMATS,
   "rollout.layout": LAYOUTS,
+  "rollout.engine": ENGINES,
 }

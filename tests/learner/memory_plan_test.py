@@ -82,10 +82,15 @@ def test_kv_cache_by_hand():
 
 def test_activations_by_hand():
   # T = 5, b = 2. Kept 5*2*8*2 = 160. Layer: (2*4 + 2*2)*2 + 3*16 + 2*8 = 88,
-  # 2*5*88*2 = 1,760. Scores 4*25*6 = 600. Logits 2*5*10*4 = 400.
-  assert memory_plan.activation_bytes(small(), 1) == 160 + 2_760 / 2
-  assert memory_plan.activation_bytes(small(), 3) == 3 * (160 + 2_760 / 2)
-  assert memory_plan.activation_bytes(small(flash=True), 1) == 160 + 2_160 / 2
+  # 2*5*88*2 = 1,760. Scores 2*4*25*6 = 1,200. Logits 5*10*10 = 500.
+  def of(micro_batch=1, **changes):
+    return memory_plan.activation_bytes(small(**changes), micro_batch)
+
+  assert of() == 160 + (1_760 + 1_200 + 500) / 2
+  assert of(3) == 3 * of()
+  assert of(flash=True) == 160 + (1_760 + 500) / 2
+  assert of(remat="block") == 320 + (1_760 + 1_200 + 500) / 2
+  assert of(remat="none") == (2 * (1_760 + 1_200) + 500) / 2
 
 
 def test_gathered_by_hand():
@@ -151,5 +156,23 @@ def test_bad_plans_are_refused():
     memory_plan.make_plan(small(), TOPOLOGY, micro_batch=0)
   with pytest.raises(ValueError, match="prompt must be >= 1"):
     small(prompt=0)
+  with pytest.raises(ValueError, match="remat"):
+    small(remat="all")
   with pytest.raises(ValueError, match="kind"):
     dataclasses.replace(TINY, kind="gpt2")
+
+
+def test_the_best_mesh_has_the_most_sequences_at_once():
+  topology = memory_plan.TOPOLOGIES["8xH100"]
+  work = small(fsdp=8, tp=1, prompt=2_048, response=8_192, rollouts=8)
+  work = dataclasses.replace(work, shape=SHAPES["Qwen2.5-7B"])
+  best = memory_plan.best_mesh(work, topology)
+
+  def at_once(tp):
+    one = dataclasses.replace(work, tp=tp, fsdp=8 // tp)
+    return memory_plan.make_plan(one, topology).largest_micro_batch * one.fsdp
+
+  # Four kv heads: eight parts are not possible.
+  counts = {tp: at_once(tp) for tp in (1, 2, 4)}
+  assert counts[best.tp] == max(counts.values()) > 0
+  assert best.fsdp * best.tp == 8

@@ -65,7 +65,10 @@ def main(argv: list[str]) -> None:
 def run(config) -> None:
   """Validates, then plans or trains."""
   llm_config.validate(config)
+  installed = importlib.util.find_spec("tunix") is not None
   if not _DRY_RUN.value:
+    if not installed:
+      raise ConfigError("training needs pip install 'crbc_jax[tunix]'")
     from experiments import train_llm_run
 
     train_llm_run.train(config)
@@ -87,7 +90,7 @@ def run(config) -> None:
       },
     )
   rich.print(f"devices here: {jax.device_count()} x {jax.devices()[0]}")
-  if importlib.util.find_spec("tunix") is None:
+  if not installed:
     rich.print(
       r"no update of the stand-in: it needs pip install 'crbc_jax\[tunix]'"
     )

@@ -1,5 +1,6 @@
 """The parts of `train_llm` that need tunix: training, and one tiny update."""
 
+import functools
 import tempfile
 from typing import Any
 
@@ -59,24 +60,31 @@ def join_hosts(config: ml_collections.ConfigDict) -> None:
 def load_models(
   config: ml_collections.ConfigDict, mesh: jax.sharding.Mesh
 ) -> tuple[Any, Any | None]:
-  """(the model that is trained, the frozen one or None)."""
+  """(the model that is trained, the frozen one or None).
+
+  With LoRA both are the same frozen weights, which tunix notices.
+  """
   dtype = jnp.dtype(config.model.dtype)
-  lora = None
-  if config.lora.rank:
-    lora = pretrained.Lora(rank=config.lora.rank, alpha=config.lora.alpha)
-  reference = None
-  if config.learner.kl > 0:
-    reference = pretrained.load_qwen(config.model.path, mesh=mesh, dtype=dtype)
-  actor = pretrained.load_qwen(
+  param_dtype = jnp.dtype(config.model.param_dtype)
+  load = functools.partial(
+    pretrained.load_qwen,
     config.model.path,
     mesh=mesh,
     dtype=dtype,
-    param_dtype=jnp.dtype(config.model.param_dtype),
     remat=config.model.remat,
-    lora=lora,
-    seed=config.seed,
   )
-  return actor, reference
+  wants_reference = config.learner.kl > 0
+  if config.lora.rank:
+    frozen = load()
+    actor = pretrained.with_lora(
+      frozen,
+      pretrained.Lora(rank=config.lora.rank, alpha=config.lora.alpha),
+      param_dtype=param_dtype,
+      mesh=mesh,
+      seed=config.seed,
+    )
+    return actor, frozen if wants_reference else None
+  return load(param_dtype=param_dtype), load() if wants_reference else None
 
 
 def open_games(config: ml_collections.ConfigDict) -> text_games.TextGames:
@@ -124,8 +132,12 @@ def one_update(config: ml_collections.ConfigDict) -> dict[str, Any]:
     tiny = stand_in(config, folder)
     mesh = pretrained.make_mesh()
     lora = pretrained.Lora(rank=4) if config.lora.rank else None
-    actor = pretrained.random_qwen(TINY, mesh=mesh, lora=lora)
     reference = pretrained.random_qwen(TINY, mesh=mesh)
+    actor = pretrained.random_qwen(TINY, mesh=mesh)
+    if lora:
+      actor = pretrained.with_lora(
+        reference, lora, param_dtype=jnp.float32, mesh=mesh
+      )
     kind = nnx.LoRAParam if lora else nnx.Param
     before = jax.tree.map(np.array, nnx.state(actor, kind))
     cluster = run_updates(

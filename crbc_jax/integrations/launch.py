@@ -1,7 +1,7 @@
 """From a configuration to tunix's cluster of models, and the tasks it is fed.
 
 Needs the extra `[tunix]`. The credit itself is in the learner, see
-`crbc_jax.integrations.tunix`.
+the module "tunix" beside this one.
 """
 
 import pathlib
@@ -42,7 +42,7 @@ def make_cluster(
 ) -> Any:
   """Tunix's `RLCluster`: actor, reference and rollouts on one mesh.
 
-  The cluster trains a copy: read `cluster.actor_trainer.model`.
+  The cluster trains a copy: read the actor trainer's model.
 
   Args:
     config: see `crbc_jax.learner.llm_config`, validated.
@@ -104,7 +104,7 @@ def make_cluster(
 
 
 def algorithm_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
-  """Keyword arguments of tunix's agentic `GRPOConfig`.
+  """Keyword arguments of the GRPOConfig of tunix's agentic learner.
 
   The loss is a mean over sampled tokens; the papers average over steps, which
   tunix 0.1.7 has no mode for.

@@ -17,12 +17,12 @@ def load_tokenizer(folder: str | pathlib.Path, *, vocabulary: int = 0) -> Any:
 
   Args:
     folder: holds `tokenizer.json` and `tokenizer_config.json`, and the template
-      in that or in `chat_template.jinja`.
+      in that or in "chat_template.jinja".
     vocabulary: rows of the model's embedding; a token beyond them would read
       another row silently. 0: not checked.
 
   Returns:
-    `transformers.PreTrainedTokenizerFast`, padding token set.
+    A PreTrainedTokenizerFast of transformers, padding token set.
 
   Raises:
     CheckpointError: a file is missing, there is no chat template or no token

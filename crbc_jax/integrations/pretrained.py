@@ -98,7 +98,7 @@ def model_config(
   param_dtype: Any = None,
   remat: str = "none",
 ):
-  """The sizes as a `ModelConfig` of tunix's qwen2 or qwen3.
+  """The sizes as a ModelConfig of tunix's qwen2 or qwen3.
 
   Args:
     shape: of a Qwen2 or Qwen3.
@@ -159,7 +159,7 @@ def load_qwen(
     seed: of those.
 
   Returns:
-    `tunix.models.qwen2.model.Qwen2` or `...qwen3.model.Qwen3`, called as
+    Qwen2 or Qwen3 of tunix, called as
     `model(tokens, positions, None, attention_mask)`, see `inputs_of`.
 
   Raises:

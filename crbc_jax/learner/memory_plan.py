@@ -196,7 +196,7 @@ def optimizer_bytes(work: Workload) -> int:
   """8 P_trained (Adam: two float32), and the gradients' sum b_param P_trained.
 
   Optax keeps moments in the type of the parameters, hence float32 with
-  `param_bytes` 4.
+  weights of 4 bytes.
   """
   each = 8 + (work.param_bytes if work.accumulate else 0)
   return _split(work.trained * each, work.fsdp * work.tp)

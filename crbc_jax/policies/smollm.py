@@ -31,7 +31,7 @@ class LanguageModel:
   Attributes:
     params: see `crbc_jax.policies.decoder`.
     shape: sizes.
-    tokenizer: a `tokenizers.Tokenizer`.
+    tokenizer: a Tokenizer of the package tokenizers.
     end: the token that closes a turn.
   """
 

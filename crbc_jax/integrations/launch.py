@@ -40,7 +40,7 @@ def make_cluster(
   mesh: jax.sharding.Mesh,
   rollout_engine: Any = "vanilla",
 ) -> Any:
-  """Tunix's `RLCluster`: actor, reference and rollouts on one mesh.
+  """Tunix's RLCluster: actor, reference and rollouts on one mesh.
 
   The cluster trains a copy: read the actor trainer's model.
 

@@ -1,7 +1,7 @@
 """The launch path through tunix: a run that stops goes on exactly.
 
 The learner is tunix's own, in a task of one turn: what is tested is what
-surrounds it. About a minute; needs the extra [tunix].
+surrounds it. Minutes, most of them compilation; needs the extra [tunix].
 """
 
 import jax

@@ -6,7 +6,8 @@ import struct
 import numpy as np
 import pytest
 
-from crbc_jax.policies import decoder_shape, model_folder
+from crbc_jax.learner import model_folder
+from crbc_jax.policies import decoder_shape
 
 CONFIG = {
   "model_type": "qwen2",

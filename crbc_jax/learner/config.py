@@ -223,7 +223,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
   Raises:
     ConfigError: names the key and says what it may be.
   """
-  _check_tree(config, get_config(), "config")
+  check_tree(config, get_config(), "config")
   for path, low, high in _RANGES:
     value = _get(config, path)
     if not low <= value <= high:
@@ -355,7 +355,12 @@ _LENGTHS = (
 )
 
 
-def _check_tree(config, default, path: str) -> None:
+def check_tree(config, default, path: str) -> None:
+  """Refuses keys and types that the defaults do not have.
+
+  Raises:
+    ConfigError: names the key, and the nearest known one.
+  """
   for key in config:
     if key not in default:
       raise ConfigError(
@@ -369,7 +374,7 @@ def _check_tree(config, default, path: str) -> None:
     if isinstance(standard, ml_collections.ConfigDict):
       if not isinstance(value, ml_collections.ConfigDict):
         raise ConfigError(f"{where} must be a section, got {value!r}")
-      _check_tree(value, standard, where)
+      check_tree(value, standard, where)
     elif not _is_a(value, type(standard)):
       raise ConfigError(
         f"{where} must be {type(standard).__name__} "

@@ -1,5 +1,6 @@
 """The parts of `train_llm` that need tunix: training, and one tiny update."""
 
+import dataclasses
 import functools
 import tempfile
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import rich
 from flax import nnx
 
+from crbc_jax.agents.prompts import template_for
 from crbc_jax.integrations import launch, model_tokenizer, pretrained
 from crbc_jax.learner import config as config_lib
 from crbc_jax.learner import llm_config, text_games
@@ -111,9 +113,8 @@ def stand_in(
   tiny.learner.micro_batch = 1
   tiny.rollout.group_size = 2
   tiny.rollout.step_limit = 2
-  tiny.rollout.prompt = 512
+  tiny.rollout.prompt = tiny.rollout.conversation = 2_048  # bytes
   tiny.rollout.response = 16
-  tiny.rollout.conversation = 512
   tiny.rollout.concurrent = 1
   tiny.rollout.engine = "vanilla"
   tiny.checkpoint.folder = folder
@@ -167,34 +168,40 @@ def run_updates(
   tokenizer: Any,
   mesh: jax.sharding.Mesh,
 ) -> Any:
-  """Updates up to `config.updates`; returns the cluster.
-
-  Raises:
-    ConfigError: the learner with step credit is not installed.
-  """
-  try:
-    # Written beside this file; see its docstring for what it guards against.
-    from crbc_jax.integrations import tunix as adapter
-  except ImportError as error:
-    raise ConfigError(f"crbc_jax.integrations.tunix: {error}") from error
+  """Updates up to `config.updates`; returns the cluster."""
   from tunix.rl.agentic.agentic_grpo_learner import GRPOConfig
 
-  engine = config.rollout.engine
+  from crbc_jax.integrations import tunix as ours
+
+  rollout = config.rollout
+  engine: Any = rollout.engine
+  if engine == "vanilla":
+    engine = functools.partial(
+      ours.SeededRollout, seed=config.seed, response=rollout.response
+    )
   cluster = launch.make_cluster(
     config,
     actor=actor,
     reference=reference,
     tokenizer=tokenizer,
     mesh=mesh,
-    rollout_engine=adapter.SeededRollout if engine == "vanilla" else engine,
+    rollout_engine=engine,
   )
-  learner = adapter.CrbcLearner(
+  learner = ours.CrbcLearner(
     rl_cluster=cluster,
     algo_config=GRPOConfig(**launch.algorithm_options(config)),
     estimator=config.estimator,
-    agent_class=adapter.TextAgent,
-    env_class=adapter.TextEnvironment,
-    env_kwargs={"games": games, "step_limit": config.rollout.step_limit},
+    agent_class=ours.TextAgent,
+    env_class=ours.TextEnvironment,
+    env_kwargs={
+      "games": games,
+      "step_limit": rollout.step_limit,
+      "template": dataclasses.replace(
+        template_for(config.task), history=rollout.history
+      ),
+      "success_reward": config.reward.success,
+      "invalid_penalty": config.reward.invalid_penalty,
+    },
   )
   sampler = cluster.rollout
   restored = launch.keep_state(

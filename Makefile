@@ -9,6 +9,10 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 INSTALLED_ALFWORLD := $(VENV)/.installed-alfworld
+# An environment of its own: tunix caps versions of others.
+TUNIX_VENV ?= .venv-tunix
+TUNIX_PY := $(TUNIX_VENV)/bin/python
+INSTALLED_TUNIX := $(TUNIX_VENV)/.installed
 PACKAGING := setup.cfg pyproject.toml constraints.txt
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check -c constraints.txt
 
@@ -24,7 +28,8 @@ fail = { printf '\n%s\n' "$(strip $(1))" >&2; exit 1; }
 .PHONY: help venv train sweep compare depth-ablation \
   ablations credit-accuracy game24 fuzz-logs bench \
   bench-all bench-credit bench-webshop bench-alfworld alfworld-keys \
-  alfworld-check merged-graph test test-slow lint docs format wheel-test clean
+  alfworld-check merged-graph bytes llm-plan tunix-tiny test test-slow \
+  test-tunix lint docs format wheel-test clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' \
@@ -59,6 +64,15 @@ game24: $(INSTALLED)  ## compare credit with truth on GPT-4 rollouts
 merged-graph: $(INSTALLED)  ## draw four rollouts and their merged graph
 	$(PY) -m experiments.merged_graph $(ARGS)
 
+bytes: $(INSTALLED)  ## a byte-level language model on text Sokoban
+	$(PY) -m experiments.text_games --task sokoban_bytes $(ARGS)
+
+llm-plan: $(INSTALLED)  ## memory of Qwen2.5 by device (ARGS='--topology v5e-8')
+	$(PY) -m experiments.train_llm --dry_run $(ARGS)
+
+tunix-tiny: $(INSTALLED_TUNIX)  ## a tiny Qwen2 through tunix, with a control
+	$(TUNIX_PY) -m experiments.tunix_tiny $(ARGS)
+
 fuzz-logs: $(INSTALLED)  ## damage 100,000 logs and read them (10 min)
 	$(PY) -m experiments.fuzz_logs $(ARGS)
 
@@ -90,6 +104,10 @@ test: $(INSTALLED)  ## run the tests but the slow ones (ARGS='-k closure')
 test-slow: $(INSTALLED)  ## run the slow tests
 	@$(PY) -m pytest -n 2 -m slow $(ARGS) || $(call fail,Slow tests failed. \
 	  Run the failed ones alone: make test-slow ARGS='--lf -n 0')
+
+test-tunix: $(INSTALLED_TUNIX)  ## run the tests that need tunix and torch
+	@$(TUNIX_PY) -m pytest -n 1 tests/integrations $(ARGS) || \
+	  $(call fail,Tests failed with tunix: see above.)
 
 lint: $(INSTALLED_DEV)  ## check style, layout and types
 	@$(PY) -m ruff check . || $(call fail,ruff: 'make format' mends what it \
@@ -144,6 +162,14 @@ $(INSTALLED): $(PACKAGING)
 $(INSTALLED_DEV): $(INSTALLED)
 	@echo "Installing the developers' tools ..."
 	@$(PY) $(PIP_INSTALL) -e '.[dev]' || $(call fail,Installing failed: see \
+	  above. It needs a package index.)
+	@touch $@
+
+$(INSTALLED_TUNIX): $(PACKAGING)
+	@echo "Installing into $(TUNIX_VENV) (once; four minutes, 2.6 GB) ..."
+	@$(PYTHON) -m venv $(TUNIX_VENV)
+	@$(TUNIX_PY) -m pip install -qq --disable-pip-version-check \
+	  -e '.[test,tunix,llm,llm-test]' || $(call fail,Installing failed: see \
 	  above. It needs a package index.)
 	@touch $@
 

@@ -45,10 +45,10 @@ class Message(NamedTuple):
 
 
 ChatTemplate = Callable[[Sequence[Message], bool], str]
-"""`(messages, opening)` -> text that ends where the assistant begins to write.
+"""From messages to text that ends where the assistant begins to write.
 
-`opening`: these are the first messages of a conversation; later ones follow a
-response whose end token was sampled.
+The second argument says whether these are the first messages of a
+conversation; later ones follow a response whose end token was sampled.
 """
 
 

@@ -1,6 +1,6 @@
 """What an agent is shown: the goal, a few steps of history, the state.
 
-One template for each environment, and `SHORT` for models of a few hundred
+One template for each environment, and short ones for models of a few hundred
 thousand parameters that read bytes.
 """
 

@@ -1,1 +1,6 @@
-"""Step credit inside other frameworks; each module needs its own extra."""
+"""Step credit inside other frameworks: import a module by its name.
+
+Each may need an extra of its own.
+"""
+
+__all__: list[str] = []

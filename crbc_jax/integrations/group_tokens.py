@@ -29,7 +29,7 @@ def turns(steps: Sequence[Any], tokens: int) -> list[dict[str, Any]]:
   the clock.
 
   Args:
-    steps: of an episode; their `info` is what the environment said, with the
+    steps: of an episode; their info is what the environment said, with the
       names of `group_table`.
     tokens: length of its conversation behind the first prompt.
 

@@ -43,7 +43,7 @@ def expert_steps(
   Args:
     games: to play, in a random order, again from the beginning if need be.
     expert: the command it would issue now.
-    begin: a new episode of a game, with `env`, `now` and `play`.
+    begin: a new episode of a game, with env, now and play as in `text_collect.Episode`.
     episodes: how many.
     noise: share of commands that are random, where the expert's is admissible.
     step_limit: of an episode.
@@ -170,7 +170,7 @@ def fit(
 
   Args:
     params: to begin with.
-    loss_fn: `loss(params, *rows of a minibatch)`, a mean.
+    loss_fn: of params and the rows of a minibatch, a mean.
     rows: trees whose leaves lead with [R].
     epochs: passes over them.
     learning_rate: of Adam.

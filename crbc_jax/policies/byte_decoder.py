@@ -115,7 +115,7 @@ def _attend(q, k, v, seen: chex.Array) -> chex.Array:
 def make_decoder(
   sizes: DecoderSizes, *, seed: int
 ) -> tuple[Any, Callable[..., chex.Array], Callable[..., Any]]:
-  """Initial parameters, `logits(params, tokens [N, L], at [N, S])` and `write`.
+  """Initial parameters, and the functions that read and write with them.
 
   The embedding is also the last layer; it begins small, so that a new decoder
   gives every byte about the same probability.

@@ -68,7 +68,7 @@ def _specifications() -> list[str]:
     parent = known.get(name.rpartition(".")[0])
     if hasattr(parent, "__all__"):  # pdoc takes no module that is not in it
       names.append(name)
-  return names
+  return names + [f"!{name}" for name in references.without_extra()]
 
 
 def broken_links(out: pathlib.Path) -> list[str]:

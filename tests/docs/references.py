@@ -66,12 +66,31 @@ class Docstring:
 
 @functools.cache
 def modules() -> dict[str, types.ModuleType]:
-  """Every module of the package by its dotted name."""
+  """Every module of the package by its dotted name, but `without_extra`."""
   found = {"crbc_jax": crbc_jax}
-  for info in pkgutil.walk_packages(crbc_jax.__path__, "crbc_jax."):
-    if not info.name.endswith("__main__"):
-      found[info.name] = importlib.import_module(info.name)
+  for name in _names():
+    if name not in without_extra():
+      found[name] = importlib.import_module(name)
   return found
+
+
+@functools.cache
+def without_extra() -> tuple[str, ...]:
+  """Modules whose extra is not installed: they say which one."""
+  missing = []
+  for name in _names():
+    try:
+      importlib.import_module(name)
+    except ImportError as error:
+      if "pip install 'crbc_jax[" not in str(error):
+        raise
+      missing.append(name)
+  return tuple(missing)
+
+
+def _names() -> list[str]:
+  found = pkgutil.walk_packages(crbc_jax.__path__, "crbc_jax.")
+  return [i.name for i in found if not i.name.endswith("__main__")]
 
 
 def docstrings(module: str, source: str) -> Iterator[Docstring]:

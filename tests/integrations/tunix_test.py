@@ -138,9 +138,9 @@ def test_the_parser_writes_what_was_shown_and_said():
   first = parser.parse(opening, add_generation_prompt=True, is_first_msg=True)
   # As tunix calls it for what follows a response.
   later = parser.parse(whole[2:], add_generation_prompt=True)
-  assert parser.parse(
-    whole, add_generation_prompt=True, is_first_msg=True
-  ) == (first + "left<|im_end|>" + later)
+  assert parser.parse(whole, add_generation_prompt=True, is_first_msg=True) == (
+    first + "left<|im_end|>" + later
+  )
   assert ours.ChatParser(plain).parse(whole, True, True) == "goleft\nwall"
 
 

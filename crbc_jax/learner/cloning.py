@@ -43,7 +43,8 @@ def expert_steps(
   Args:
     games: to play, in a random order, again from the beginning if need be.
     expert: the command it would issue now.
-    begin: a new episode of a game, with env, now and play as in `text_collect.Episode`.
+    begin: a new episode of a game, with env, now and play as in
+      `text_collect.Episode`.
     episodes: how many.
     noise: share of commands that are random, where the expert's is admissible.
     step_limit: of an episode.

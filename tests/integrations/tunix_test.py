@@ -79,7 +79,7 @@ def sampler(seed=0, response=None):
   )
   shape = qwen2.ModelConfig(
     num_layers=1,
-    vocab_size=tunix_tiny.Bytes.vocabulary,
+    vocab_size=tunix_tiny.Letters.vocabulary,
     embed_dim=16,
     hidden_dim=32,
     num_heads=2,
@@ -90,7 +90,7 @@ def sampler(seed=0, response=None):
   )
   made = ours.SeededRollout(
     rollout_actor=qwen2.Qwen2(shape, rngs=nnx.Rngs(0)),
-    tokenizer=tunix_tiny.Bytes(),
+    tokenizer=tunix_tiny.Letters(),
     rollout_config=config,
     seed=seed,
     response=response,
@@ -159,7 +159,7 @@ def test_an_episode_of_the_environment():
   _, reward, done, info = env.step("zzz")
   assert (reward, done, info["valid"]) == (-0.1, False, False)
   assert info["action_key"] == "<invalid>"
-  assert info["state_key"] == info["next_state_key"] == "aaa0"
-  for _ in range(3):
+  assert info["state_key"] == info["next_state_key"] == "aa0"
+  for _ in range(2):
     _, reward, done, info = env.step("a")
-  assert (reward, done, info["state_key"]) == (10.0, True, "aaa2")
+  assert (reward, done, info["state_key"]) == (10.0, True, "aa1")

@@ -142,6 +142,23 @@ BENCHES: dict[str, Bench] = {
     data=(Data(WEBSHOP, "--data"),),
     minutes=(20, 1.5),
   ),
+  "sokoban_bytes": Bench(
+    "experiments.text_games",
+    readme="Language models that write their commands",
+    files=("sokoban_bytes.json", "sokoban_bytes.md"),
+    values=_TEXT_VALUES,
+    arguments=("--task", "sokoban_bytes"),
+    full=("--rates", "3e-4", "1e-3", "1e-4"),
+    trains=True,
+    minutes=(40, 1.5),
+  ),
+  "overhead": Bench(
+    "experiments.bench_overhead",
+    readme="Language models that write their commands",
+    files=("overhead.json", "overhead.md"),
+    values=(),
+    minutes=(1, 0.5),
+  ),
   "level_files": Bench(
     "experiments.level_files",
     readme="Levels from files",

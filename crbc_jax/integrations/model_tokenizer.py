@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crbc_jax.agents.chat import ByteTokenizer
 from crbc_jax.learner.model_folder import CheckpointError
 
 _SERIES = {"qwen2": "qwen2.5-72b-instruct", "qwen3.5": "qwen3.5-27b"}
@@ -59,28 +60,28 @@ def load_tokenizer(folder: str | pathlib.Path, *, vocabulary: int = 0) -> Any:
 class ByteTokens:
   """UTF-8 bytes behind two special tokens: for the stand-in of a dry run."""
 
-  vocabulary = 258
+  vocabulary = ByteTokenizer.vocabulary
+  _bytes = ByteTokenizer()
 
   def encode(self, text: str, **_: Any) -> list[int]:
     """Tokens of a text."""
-    return [byte + 2 for byte in text.encode()]
+    return self._bytes.encode(text)
 
   def decode(self, ids: Sequence[int], **_: Any) -> str:
     """The text of tokens; what is no UTF-8, or no byte, becomes U+FFFD."""
-    known = bytes(int(i) - 2 for i in ids if 2 <= int(i) < self.vocabulary)
-    return known.decode(errors="replace")
+    return self._bytes.decode([i for i in ids if i < self.vocabulary])
 
   def bos_id(self) -> int:
     """The same as `eos_id`."""
-    return 1
+    return self._bytes.bos_id
 
   def eos_id(self) -> int:
     """Ends a turn."""
-    return 1
+    return self._bytes.eos_id
 
   def pad_id(self) -> int:
     """Padding."""
-    return 0
+    return self._bytes.pad_id
 
   def apply_chat_template(
     self,

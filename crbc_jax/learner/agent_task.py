@@ -13,16 +13,14 @@ from crbc_jax.agents.chat import END, ByteTokenizer
 from crbc_jax.agents.play import AgentEpisode, Response, Speaker
 from crbc_jax.agents.prompts import TEMPLATES
 from crbc_jax.agents.turns import AgentRollout, Turn, rows_of_steps
-from crbc_jax.credit import registry
 from crbc_jax.learner import cloning
 from crbc_jax.learner.checkpoint import kept_params
 from crbc_jax.learner.collect import Rollouts
-from crbc_jax.learner.config import ConfigError
 from crbc_jax.learner.row_losses import RowLoss, make_token_loss
 from crbc_jax.learner.task import CollectFn
 from crbc_jax.learner.text_collect import make_spread, numbered
 from crbc_jax.learner.text_games import GameSource, TextGames, open_games
-from crbc_jax.learner.text_task import panel_metrics
+from crbc_jax.learner.text_task import check_estimator, panel_metrics
 from crbc_jax.policies.byte_decoder import DecoderSizes, make_decoder
 from crbc_jax.types import Boundary
 
@@ -129,12 +127,7 @@ def make_agent_task(config: ml_collections.ConfigDict) -> AgentTask:
     GameError, ShopError, LevelError: games, products or levels cannot be read.
     ConfigError: an estimator that needs a critic, or states restored.
   """
-  name, _ = registry.parse_estimator(config.estimator)
-  if name in registry.NEED_RESTORING or registry.lookup(name).needs_critic:
-    raise ConfigError(
-      f"config.estimator: {name!r} needs a critic or extra rollouts, which are"
-      " there for Sokoban only"
-    )
+  check_estimator(config.estimator)
   source = open_games(config)
   decoder, text = config.decoder, config.text
   params, logits_fn, write = make_decoder(

@@ -111,6 +111,20 @@ def panel_metrics(
   return metrics
 
 
+def check_estimator(estimator: str) -> None:
+  """Refuses what text games cannot do.
+
+  Raises:
+    ConfigError: an estimator that needs a critic, or states restored.
+  """
+  name, _ = registry.parse_estimator(estimator)
+  if name in registry.NEED_RESTORING or registry.lookup(name).needs_critic:
+    raise ConfigError(
+      f"config.estimator: {name!r} needs a critic or extra rollouts, which are"
+      " there for Sokoban only"
+    )
+
+
 def make_text_task(config: ml_collections.ConfigDict) -> TextTask:
   """Opens or generates games, builds the policy and clones the expert.
 
@@ -121,12 +135,7 @@ def make_text_task(config: ml_collections.ConfigDict) -> TextTask:
     GameError, ShopError: games or products cannot be read.
     ConfigError: an estimator that needs a critic, or states restored.
   """
-  name, _ = registry.parse_estimator(config.estimator)
-  if name in registry.NEED_RESTORING or registry.lookup(name).needs_critic:
-    raise ConfigError(
-      f"config.estimator: {name!r} needs a critic or extra rollouts, which are"
-      " there for Sokoban only"
-    )
+  check_estimator(config.estimator)
   source = open_games(config)
   text = config.text
   sizes = TextSizes(text.vocabulary, text.observation, text.goal, text.command)

@@ -1,7 +1,6 @@
 """A byte-level language model through the learner, on houses of words."""
 
 import functools
-import json
 
 import jax
 import numpy as np
@@ -11,7 +10,7 @@ from crbc_jax.agents.chat import END, PAD, ByteTokenizer
 from crbc_jax.agents.parsing import INVALID
 from crbc_jax.learner import agent_task, loop, task
 from crbc_jax.learner import config as config_lib
-from tests.learner.text_task_test import source
+from tests.learner.text_task_test import numbers, source
 
 TOKENIZER = ByteTokenizer()
 LIMIT, RESPONSE = 4, 12
@@ -137,13 +136,6 @@ def test_a_run_that_was_cut_ends_like_one_that_was_not(houses, tmp_path):
     loop.start_run(small_config(tmp_path), run, report=stop)
   resumed = loop.resume_run(run)
   assert resumed["final"] == whole["final"]
-
-  def numbers(folder):
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [
-      {k: v for k, v in json.loads(x).items() if not k.startswith("seconds")}
-      for x in lines
-    ]
 
   assert numbers(run) == numbers(tmp_path / "whole")
   last = numbers(run)[-1]

@@ -188,6 +188,15 @@ def small_config(**changes):
   return config
 
 
+def numbers(folder):
+  """All metrics of a run but the seconds."""
+  lines = (folder / "metrics.jsonl").read_text().splitlines()
+  return [
+    {k: v for k, v in json.loads(x).items() if not k.startswith("seconds")}
+    for x in lines
+  ]
+
+
 @pytest.fixture
 def houses(monkeypatch):
   monkeypatch.setattr(text_task, "open_games", source)
@@ -211,13 +220,6 @@ def test_a_run_that_was_cut_ends_like_one_that_was_not(
     loop.start_run(small_config(), run, report=stop)
   resumed = loop.resume_run(run)
   assert resumed["final"] == whole["final"]
-
-  def numbers(folder):
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [
-      {k: v for k, v in json.loads(x).items() if not k.startswith("seconds")}
-      for x in lines
-    ]
 
   assert numbers(run) == numbers(tmp_path / "whole")
 

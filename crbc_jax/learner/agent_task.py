@@ -13,6 +13,7 @@ from crbc_jax.agents.chat import END, ByteTokenizer
 from crbc_jax.agents.play import AgentEpisode, Response, Speaker
 from crbc_jax.agents.prompts import TEMPLATES
 from crbc_jax.agents.turns import AgentRollout, Turn, rows_of_steps
+from crbc_jax.envs.text import TextEnv
 from crbc_jax.learner import cloning
 from crbc_jax.learner.checkpoint import kept_params
 from crbc_jax.learner.collect import Rollouts
@@ -56,7 +57,7 @@ class AgentTask:
 
     def collect(params, drawn, key):
       games = [m for m in self.train.take(drawn).make for _ in range(size)]
-      rollouts = self._play(config, params, games, key)
+      rollouts = self.play(config, params, games, key)
       return (), as_rollouts(
         rollouts,
         group_size=size,
@@ -78,7 +79,7 @@ class AgentTask:
     def evaluate_panel(params):
       metrics: dict[str, float] = {}
       for name in ("greedy", "sampled"):
-        played = self._play(
+        played = self.play(
           config, params, self.panel.make, key, greedy=name == "greedy"
         )
         found = as_rollouts(
@@ -100,7 +101,16 @@ class AgentTask:
     """Of the sampled bytes."""
     return make_token_loss(self.logits_fn, ratio=self.ratio, **options)
 
-  def _play(self, config, params, games, key, *, greedy: bool = False):
+  def play(
+    self,
+    config: ml_collections.ConfigDict,
+    params: Any,
+    games: Sequence[Callable[[], TextEnv]],
+    key: Any,
+    *,
+    greedy: bool = False,
+  ) -> list[AgentRollout]:
+    """One episode of each game."""
     return play_lib.play(
       games,
       make_generate(

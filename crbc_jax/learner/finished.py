@@ -12,6 +12,7 @@ import numpy as np
 from crbc_jax.envs import sokoban_levels
 from crbc_jax.envs.sokoban import Level, State
 from crbc_jax.learner import loop, task, text_collect, training_step
+from crbc_jax.learner.agent_task import AgentTask
 from crbc_jax.learner.checkpoint import Checkpoints
 from crbc_jax.policies.text import pad_tokens
 from crbc_jax.types import Boundary
@@ -124,6 +125,9 @@ def play_text(
       f"game {index} does not exist: there are {len(games)}, from 0"
     )
   yield f"game {games.ids[index]}"
+  if isinstance(current, AgentTask):
+    yield from _play_agent(config, current, state.params, index, sampled, seed)
+    return
   act = text_collect.make_act_fn(current.logits_fn, greedy=not sampled)
   key = jax.random.key(seed)
   episode = text_collect.begin(games.make[index], current.sizes.vocabulary)
@@ -142,6 +146,24 @@ def play_text(
       break
   end = episode.now.boundary or Boundary.TRUNCATED
   yield f"{Boundary(end).name.lower()} after {t + 1} steps"
+
+
+def _play_agent(
+  config, current: AgentTask, params, index: int, sampled: bool, seed: int
+) -> Iterator[str]:
+  """What a language model was shown and what it said, step by step."""
+  (rollout,) = current.play(
+    config,
+    params,
+    [current.panel.make[index]],
+    jax.random.key(seed),
+    greedy=not sampled,
+  )
+  for turn in rollout.turns:
+    shown = current.speaker.tokenizer.decode(turn.prompt.tolist())
+    yield f"{shown} {turn.text}" + ("" if turn.valid else "  (invalid)")
+  end = Boundary(turn.boundary)
+  yield f"{end.name.lower()} after {len(rollout.turns)} steps"
 
 
 def one_level(path: str, index: int) -> tuple[Level, int, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from crbc_jax.agents.chat import END, PAD, ByteTokenizer
 from crbc_jax.agents.parsing import INVALID
-from crbc_jax.learner import agent_task, loop, task
+from crbc_jax.learner import agent_task, finished, loop, task
 from crbc_jax.learner import config as config_lib
 from tests.learner.text_task_test import numbers, source
 
@@ -172,6 +172,13 @@ def test_the_ratio_of_a_step_trains_too(houses, tmp_path):
   )
   result = loop.start_run(config, tmp_path / "run")
   assert result["update"] == 1
+  lines = list(finished.play_text(tmp_path / "run", 1, sampled=True))
+  assert lines[0].startswith("game ")
+  assert lines[1].count(">") and "bring the" in lines[1]
+  assert lines[-1] == f"truncated after {LIMIT} steps"
+  assert len(lines) == LIMIT + 2
+  found = finished.evaluate_run(tmp_path / "run")
+  assert 0 <= found["invalid_greedy"] <= 1
 
 
 @pytest.mark.parametrize("estimator", ["gae", "vineppo", "elpo"])

@@ -83,6 +83,13 @@ BENCHES: dict[str, Bench] = {
     data=(Data(ALFWORLD, "--data", required=False),),
     minutes=(15, 1),
   ),
+  "guards": Bench(
+    "experiments.guards",
+    readme="Does the key hide state?",
+    files=("guards.json", "guards.md"),
+    values=("gradients/*/*/*",),
+    minutes=(2, 0.5),
+  ),
   "credit_calibration": Bench(
     "experiments.credit_calibration",
     readme="Beyond the papers",

@@ -185,7 +185,7 @@ def set_value(config: ml_collections.ConfigDict, key: str, value: Any) -> None:
 def with_absolute_paths(
   config: ml_collections.ConfigDict,
 ) -> ml_collections.ConfigDict:
-  """A copy whose level files are found from any folder."""
+  """A copy whose files are found from any folder: levels, data, clones."""
   config = config.copy_and_resolve_references()
   for key in (
     "levels",

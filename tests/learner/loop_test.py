@@ -114,7 +114,7 @@ def test_records_have_fixed_names_and_finite_values(run):
   saved = config_lib.load_config(
     json.loads((folder / "config.json").read_text())
   )
-  assert saved.to_dict() == config.to_dict()
+  assert saved == config_lib.with_absolute_paths(config)
 
 
 def test_the_panel_is_fixed_and_listed(run):

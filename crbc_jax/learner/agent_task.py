@@ -280,6 +280,7 @@ def _cloned(params, logits_fn, source: GameSource, speaker: Speaker, config):
         noise=text.noise,
         step_limit=text.step_limit,
         seed=text.clone_seed,
+        invalid=text.clone_invalid,
       )
       if wanted
     ]
@@ -292,6 +293,7 @@ def _cloned(params, logits_fn, source: GameSource, speaker: Speaker, config):
       learning_rate=text.clone_learning_rate,
       minibatch=text.clone_minibatch,
       seed=text.clone_seed,
+      decay=text.clone_decay,
     )
 
   if not decoder.folder:

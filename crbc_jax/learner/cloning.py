@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from crbc_jax.agents.parsing import INVALID
 from crbc_jax.agents.turns import TokenRows
 from crbc_jax.envs.text import TextEnv
 from crbc_jax.learner import text_collect
@@ -34,6 +35,7 @@ def expert_steps(
   noise: float,
   step_limit: int,
   seed: int,
+  invalid: float = 0.0,
 ) -> Iterator[tuple[Any, str]]:
   """Plays episodes with the expert's commands, some replaced by random ones.
 
@@ -49,6 +51,9 @@ def expert_steps(
     noise: share of commands that are random, where the expert's is admissible.
     step_limit: of an episode.
     seed: of the order and the noise.
+    invalid: share of the other commands that are `INVALID`, as when a language
+      model wrote something else; without any, a model that once did so would
+      be in a state that it has never been shown.
 
   Yields:
     (episode before the step, the expert's command).
@@ -65,6 +70,8 @@ def expert_steps(
       yield episode, wanted
       if wanted in episode.now.commands and rng.random() < noise:
         command = episode.now.commands[rng.integers(len(episode.now.commands))]
+      elif invalid and rng.random() < invalid:
+        command = INVALID
       episode.play(command)
       if episode.now.boundary != Boundary.NONE:
         break
@@ -166,6 +173,7 @@ def fit(
   learning_rate: float,
   minibatch: int,
   seed: int,
+  decay: bool = False,
 ) -> Any:
   """Adam on minibatches of rows.
 
@@ -177,11 +185,22 @@ def fit(
     learning_rate: of Adam.
     minibatch: rows of a step, or all if there are fewer.
     seed: of the shuffling.
+    decay: the learning rate rises in the first hundredth of the steps and falls
+      to nothing by the last one (a cosine); gradients are clipped to a norm
+      of 1.
   """
-  optimizer = optax.adam(learning_rate)
   rows = jax.tree.map(jnp.asarray, rows)
   count = jax.tree.leaves(rows)[0].shape[0]
   size = min(minibatch, count)
+  optimizer = optax.adam(learning_rate)
+  if decay:
+    steps = epochs * (count // size)
+    schedule = optax.warmup_cosine_decay_schedule(
+      0.0, learning_rate, steps // 100, max(steps, 1)
+    )
+    optimizer = optax.chain(
+      optax.clip_by_global_norm(1.0), optax.adam(schedule)
+    )
 
   def one_minibatch(carry, index):
     params, opt_state = carry

@@ -56,6 +56,8 @@ def get_config() -> ml_collections.ConfigDict:
           "data": "",
           "generated": 200,  # games to generate (webshop: products)
           "added": 0,  # generated games to train on beside those of `data`
+          # Rooms that ALFWorld's generated games share; 0: each has its own.
+          "scenes": 0,
           "step_limit": 50,
           "state_key": "state",  # or "history", "text": the anchors
           # Scores the admissible commands; or "decoder", a language model
@@ -74,6 +76,8 @@ def get_config() -> ml_collections.ConfigDict:
           "clone_epochs": 4,
           "clone_learning_rate": 1e-3,
           "clone_minibatch": 256,
+          "clone_decay": False,  # of the learning rate, after a warm-up
+          "clone_invalid": 0.0,  # share of inadmissible commands, see decoder
           "clone_seed": 0,  # one clone for all seeds of a comparison
         }
       ),
@@ -285,7 +289,14 @@ _LATER_SECTIONS = ("task", "text", "decoder")
 _LATER_KEYS = {
   "learner": ("critic_learning_rate", "value_clip", "accumulation"),
   "env": ("state_keys",),
-  "text": ("added", "policy", "clone_minibatch"),
+  "text": (
+    "added",
+    "scenes",
+    "policy",
+    "clone_minibatch",
+    "clone_decay",
+    "clone_invalid",
+  ),
 }
 _RANGES = (
   ("env_steps", 1, _INF),
@@ -295,6 +306,7 @@ _RANGES = (
   ("env.slip", 0, 1),
   ("text.generated", 1, _INF),
   ("text.added", 0, _INF),
+  ("text.scenes", 0, _INF),
   ("text.step_limit", 1, _INF),
   ("text.width", 1, _INF),
   ("text.hidden", 2, _INF),
@@ -304,6 +316,7 @@ _RANGES = (
   ("text.command", 1, _INF),
   ("text.demonstrations", 0, _INF),
   ("text.noise", 0, 1),
+  ("text.clone_invalid", 0, 1),
   ("text.clone_epochs", 1, _INF),
   ("text.clone_learning_rate", 1e-9, _INF),
   ("text.clone_minibatch", 1, _INF),

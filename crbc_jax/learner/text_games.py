@@ -99,6 +99,12 @@ def _alfworld(text: ml_collections.ConfigDict) -> GameSource:
 
   data, generated = text.data, text.generated
 
+  def made(count):
+    try:
+      return alfworld.generate_games(count, seed=0, scenes=text.scenes)
+    except ValueError as error:
+      raise ConfigError(f"config.text.scenes: {error}") from error
+
   def listed(games, split):
     return TextGames(
       ids=tuple(game.id for game in games),
@@ -109,7 +115,7 @@ def _alfworld(text: ml_collections.ConfigDict) -> GameSource:
 
   if not data:
     count = max(generated // 4, 6)
-    games = alfworld.generate_games(generated + count, seed=0)
+    games = made(generated + count)
     return GameSource(
       train=listed(games[:generated], "train"),
       panel=listed(games[generated:], "generated"),
@@ -132,7 +138,7 @@ def _alfworld(text: ml_collections.ConfigDict) -> GameSource:
   counts = [f"{len(splits[x])} {x}" for x in (training, *held_out)]
   if text.added:
     counts.append(f"{text.added} generated to train on")
-  added = listed(alfworld.generate_games(text.added, seed=0), "generated")
+  added = listed(made(text.added), "generated")
   return GameSource(
     train=listed(splits[training], training) + added,
     panel=functools.reduce(operator.add, panel),

@@ -67,16 +67,21 @@ class Decoder(nnx.Module):
     """Logits [N, S, V] after the tokens at `at` [N, S], and the cache.
 
     The cache holds the keys and values of every block for all tokens [N, L].
+    What the last block makes of other tokens nobody reads, so it is left out.
     """
-    length = tokens.shape[1]
-    position = jnp.arange(length)[None]
-    causal = jnp.tril(jnp.ones((length, length), bool))[None]
+    position = jnp.arange(tokens.shape[1])[None]
     x, cache = self.embed(tokens), []
+    asked = jnp.broadcast_to(position, tokens.shape)
     for block in self.blocks:
       q, k, v = block.split(x, position)
-      x = block.finish(x, _attend(q, k, v, causal))
+      if len(cache) == len(self.blocks) - 1:
+        asked = at
+        x = jnp.take_along_axis(x, at[..., None], 1)
+        q = jnp.take_along_axis(q, at[..., None, None], 1)
+      seen = position[:, None] <= asked[..., None]
+      x = block.finish(x, _attend(q, k, v, seen))
       cache.append((k, v))
-    return self._logits(jnp.take_along_axis(x, at[..., None], 1)), cache
+    return self._logits(x), cache
 
   def one(self, token: chex.Array, position: chex.Array, cache):
     """The same for one more token [N] at `position` [N] of a cache [N, L]."""

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from crbc_jax.policies.decoder_shape import DecoderShape
 
 Params = dict[str, Any]
+_ONCE = ("embedding", "last_norm")  # all other parameters are of each layer
 
 
 def tensor_shapes(shape: DecoderShape) -> dict[str, tuple[int, ...]]:
@@ -74,9 +75,33 @@ def logits(
   chex.assert_equal_shape([tokens, mask])
   length = tokens.shape[0]
   position = jnp.maximum(jnp.cumsum(mask.astype(jnp.int32)) - 1, 0)
-  sin, cos = _rotary(position, shape)
   seen = jnp.tril(jnp.ones((length, length), bool)) & mask[None, :]
   seen = seen | jnp.eye(length, dtype=bool)  # softmax of nothing is NaN
+  x = layers(params, params["embedding"][tokens], position, seen, shape=shape)
+  return unembed(params["embedding"], params["last_norm"], x, shape=shape)
+
+
+def layers(
+  params: Params,
+  x: chex.Array,
+  position: chex.Array,
+  seen: chex.Array,
+  *,
+  shape: DecoderShape,
+) -> chex.Array:
+  """What the layers in `params` make of one text, however many there are.
+
+  Args:
+    params: see `tensor_shapes`; those that are no layers are not read.
+    x: [T, D], embedded tokens or what lower layers made of them.
+    position: [T] int32, of each token in its text.
+    seen: [T, T] bool, whom each token (row) attends to, itself at least.
+    shape: sizes of the model.
+
+  Returns:
+    [T, D] float32.
+  """
+  sin, cos = _rotary(position, shape)
 
   def layer(x, p):
     with jax.default_matmul_precision("highest"):
@@ -88,40 +113,39 @@ def logits(
       y = _norm(x, p["mlp_norm"], shape)
       return x + (jax.nn.silu(y @ p["gate"]) * (y @ p["up"])) @ p["down"], None
 
-  stacked = {
-    name: value
-    for name, value in params.items()
-    if name not in ("embedding", "last_norm")
-  }
-  x = params["embedding"][tokens]
-  x, _ = jax.lax.scan(layer, x, stacked)
-  x = _norm(x, params["last_norm"], shape)
-  return jnp.matmul(x, params["embedding"].T, precision="highest")
+  stacked = {k: v for k, v in params.items() if k not in _ONCE}
+  return jax.lax.scan(layer, x, stacked)[0]
 
 
-def response_log_prob(
-  params: Params,
-  tokens: chex.Array,
-  mask: chex.Array,
-  response: chex.Array,
+def unembed(
+  embedding: chex.Array,
+  last_norm: chex.Array,
+  x: chex.Array,
   *,
   shape: DecoderShape,
 ) -> chex.Array:
-  """Teacher-forced log-probability of a response: Σ ln π(y_t | y_<t, prompt).
+  """Logits [T, V] of the last layer's output x [T, D]."""
+  x = _norm(x, last_norm, shape)
+  return jnp.matmul(x, embedding.T, precision="highest")
 
-  Args:
-    params: of the model.
-    tokens: [T] int32, prompt and response.
-    mask: [T] bool, False on padding.
-    response: [T] bool, True on the tokens that count; never the first one.
-    shape: sizes of the model.
 
-  Returns:
-    A float32 scalar.
+def split_last(params: Params, count: int) -> tuple[Params, Params]:
+  """(what is below the last `count` layers, those layers and the last norm).
+
+  The embedding, which is also the output layer, is below: it stays as it is
+  when only the last layers are trained.
+
+  Raises:
+    ValueError: the model has fewer layers, or count is not positive.
   """
-  every = jax.nn.log_softmax(logits(params, tokens, mask, shape=shape)[:-1])
-  taken = jnp.take_along_axis(every, tokens[1:, None], axis=-1)[:, 0]
-  return jnp.sum(jnp.where(response[1:] & mask[1:], taken, 0.0))
+  depth = params["attention_norm"].shape[0]
+  if not 0 < count <= depth:
+    raise ValueError(f"layers to split off must be 1 to {depth}, got {count}")
+  below = {k: v[:-count] for k, v in params.items() if k not in _ONCE}
+  last = {k: v[-count:] for k, v in params.items() if k not in _ONCE}
+  below["embedding"] = params["embedding"]
+  last["last_norm"] = params["last_norm"]
+  return below, last
 
 
 def _rotary(position, shape: DecoderShape):

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from crbc_jax.policies import decoder
+from crbc_jax.policies import answers, decoder
 from crbc_jax.policies.decoder_shape import DecoderShape
 
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -119,11 +119,24 @@ def score_commands(
   """
   if not commands:
     return np.zeros(0, np.float32)
+  packed = answers_of(model, prompt, commands)
+  count = _bucket(len(commands))
+  found = _scores(model.params, packed, count=count, shape=model.shape)
+  return np.asarray(found)[: len(commands)]
+
+
+def answers_of(
+  model: LanguageModel, prompt: str, commands: Sequence[str]
+) -> answers.Answers:
+  """Commands as answers to a prompt, padded to a few lengths."""
   start = model.encode(prompt)
-  answers = [[*model.encode(command), model.end] for command in commands]
-  tokens, mask, response = _padded(start, answers)
-  return np.asarray(
-    _scores(model.params, tokens, mask, response, shape=model.shape)
+  said = [[*model.encode(command), model.end] for command in commands]
+  sampled = sum(map(len, said))
+  return answers.pack(
+    start,
+    said,
+    tokens=_bucket(len(start) + sampled),
+    sampled=_bucket(sampled),
   )
 
 
@@ -236,27 +249,22 @@ def _tokenizer(fields: dict[str, Any]):
   return found
 
 
-def _padded(start: list[int], answers: list[list[int]]):
-  """(tokens, mask, response), each [K, T], padded on the right."""
-  longest = max(map(len, answers))
-  size = (len(answers), _bucket(len(start) + longest))
-  tokens, mask, response = (np.zeros(size, t) for t in (np.int32, bool, bool))
-  for i, answer in enumerate(answers):
-    text = start + answer
-    tokens[i, : len(text)] = text
-    mask[i, : len(text)] = True
-    response[i, len(start) : len(text)] = True
-  return tokens, mask, response
-
-
 def _bucket(length: int) -> int:
   return -(-length // _BUCKET) * _BUCKET
 
 
-@functools.partial(jax.jit, static_argnames="shape")
-def _scores(params, tokens, mask, response, *, shape):
-  one = functools.partial(decoder.response_log_prob, params, shape=shape)
-  return jax.vmap(one)(tokens, mask, response)
+@functools.partial(jax.jit, static_argnames=("count", "shape"))
+def _scores(params, packed, *, count, shape):
+  x = params["embedding"][packed.tokens]
+  x = answers.hidden(params, x, packed, shape=shape)
+  return answers.scores(
+    params["embedding"],
+    params["last_norm"],
+    x,
+    packed,
+    count=count,
+    shape=shape,
+  )
 
 
 @functools.partial(jax.jit, static_argnames="shape")

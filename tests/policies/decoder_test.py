@@ -1,90 +1,24 @@
 """The plain decoder against a slow one, and SmolLM2 where it is installed."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from crbc_jax.policies import decoder, smollm
-from crbc_jax.policies.decoder_shape import TINY, DecoderShape
+from crbc_jax.policies.decoder_shape import TINY
+from tests.policies.slow_decoder import SHAPE, make_params, slow_logits
 
-SHAPE = DecoderShape(
-  kind="llama",
-  layers=2,
-  hidden=12,
-  mlp=20,
-  heads=4,
-  kv_heads=2,
-  head_dim=6,
-  vocabulary=11,
-  tied=True,
-  rope_theta=100.0,
-  norm_eps=1e-5,
-)
 T = 7
 
 
 @pytest.fixture(scope="module")
 def params():
-  found = decoder.init(jax.random.key(0), SHAPE)
-  # Norms that are not one, so that none can be left out.
-  keys = iter(jax.random.split(jax.random.key(1), 3))
-  for name in ("last_norm", "attention_norm", "mlp_norm"):
-    found[name] += 0.3 * jax.random.normal(next(keys), found[name].shape)
-  return found
+  return make_params()
 
 
 @pytest.fixture(scope="module")
 def logits_fn():
   return jax.jit(lambda p, t, m: decoder.logits(p, t, m, shape=SHAPE))
-
-
-def slow_logits(params, tokens):
-  """One text without padding, loops over everything, float64."""
-  p = {k: np.asarray(v, np.float64) for k, v in params.items()}
-  h = SHAPE.head_dim
-
-  def norm(x, scale):
-    return x / np.sqrt((x**2).mean() + SHAPE.norm_eps) * scale
-
-  def turned(x, t):
-    out = np.empty(h)
-    for i in range(h // 2):
-      angle = t * SHAPE.rope_theta ** (-2 * i / h)
-      a, b = x[i], x[i + h // 2]
-      out[i] = a * np.cos(angle) - b * np.sin(angle)
-      out[i + h // 2] = b * np.cos(angle) + a * np.sin(angle)
-    return out
-
-  xs = [p["embedding"][t] for t in tokens]
-  for i in range(SHAPE.layers):
-    ys = [norm(x, p["attention_norm"][i]) for x in xs]
-    after = []
-    for t, x in enumerate(xs):
-      total = np.zeros(SHAPE.hidden)
-      for n in range(SHAPE.heads):
-        group = n // (SHAPE.heads // SHAPE.kv_heads)
-        q = turned(ys[t] @ p["q"][i][:, n], t)
-        score = np.array(
-          [
-            q @ turned(ys[s] @ p["k"][i][:, group], s) / np.sqrt(h)
-            for s in range(t + 1)
-          ]
-        )
-        weight = np.exp(score - score.max())
-        weight /= weight.sum()
-        value = sum(
-          w * (ys[s] @ p["v"][i][:, group]) for s, w in enumerate(weight)
-        )
-        total += value @ p["o"][i][n]
-      after.append(x + total)
-    xs = []
-    for x in after:
-      y = norm(x, p["mlp_norm"][i])
-      gate = y @ p["gate"][i]
-      gate = gate / (1 + np.exp(-gate))
-      xs.append(x + (gate * (y @ p["up"][i])) @ p["down"][i])
-  return np.stack([p["embedding"] @ norm(x, p["last_norm"]) for x in xs])
 
 
 def text(seed=0, length=T):
@@ -125,29 +59,22 @@ def test_later_tokens_are_not_seen(params, logits_fn):
   assert np.abs(one[5:] - two[5:]).max() > 1e-3
 
 
-def test_response_log_prob_sums_the_marked_tokens(params):
-  tokens, mask = text(), np.arange(T) < 6
-  response = np.array([0, 0, 0, 1, 1, 1, 1], bool)  # one of them is padding
-  every = slow_logits(params, tokens[:6])
-  every -= np.log(np.exp(every).sum(-1, keepdims=True))
-  expected = sum(every[t - 1, tokens[t]] for t in (3, 4, 5))
+def test_the_last_layers_go_on_from_those_below(params, logits_fn):
+  tokens, seen = text(), np.tril(np.ones((T, T), bool))
+  below, last = decoder.split_last(params, 1)
+  x = params["embedding"][tokens]
+  for some in (below, last):
+    x = decoder.layers(some, x, np.arange(T), seen, shape=SHAPE)
+  got = decoder.unembed(below["embedding"], last["last_norm"], x, shape=SHAPE)
+  expected = logits_fn(params, tokens, np.ones(T, bool))
+  np.testing.assert_allclose(got, expected, atol=1e-5)
+  assert {**below, **last}.keys() == params.keys()
 
-  def log_prob(params, tokens):
-    return decoder.response_log_prob(
-      params, tokens, mask, response, shape=SHAPE
-    )
 
-  got, gradient = jax.jit(jax.value_and_grad(log_prob))(
-    params, jnp.asarray(tokens)
-  )
-  assert float(got) == pytest.approx(expected, abs=1e-4)
-  for name, g in gradient.items():
-    assert np.isfinite(g).all(), name
-    assert np.abs(g).max() > 0, name
-  padded = tokens.copy()
-  padded[6] = (tokens[6] + 1) % SHAPE.vocabulary
-  again = jax.jit(log_prob)(params, jnp.asarray(padded))
-  assert float(again) == pytest.approx(float(got), abs=1e-6)
+@pytest.mark.parametrize("count", [0, 3])
+def test_as_many_layers_as_there_are(params, count):
+  with pytest.raises(ValueError, match="1 to 2"):
+    decoder.split_last(params, count)
 
 
 def test_parameters_are_counted():

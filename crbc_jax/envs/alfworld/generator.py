@@ -60,30 +60,55 @@ class Receptacle(NamedTuple):
   place: str
 
 
-def generate_games(count: int, seed: int) -> list[Game]:
+def generate_games(count: int, seed: int, *, scenes: int = 0) -> list[Game]:
   """Games of all six task types in turn.
 
-  The game of an index depends on the seed and the index alone: more games
-  begin with the same ones.
+  The game of an index depends on the seed, the scenes and the index alone: more
+  games begin with the same ones.
+
+  Args:
+    count: how many.
+    seed: of the games.
+    scenes: rooms that all the games take place in, with the same furniture and
+      other objects and tasks, as those of the release share their scenes; at
+      least 4, one of each kind of room. 0: every game has a room of its own.
+
+  Raises:
+    ValueError: 1 to 3 scenes, for they do not allow every type of task.
   """
-  return [generate_game(seed, index) for index in range(count)]
+  return [generate_game(seed, index, scenes=scenes) for index in range(count)]
 
 
-def generate_game(seed: int, index: int) -> Game:
+def generate_game(seed: int, index: int, *, scenes: int = 0) -> Game:
   """One game; see `generate_games`."""
-  problem, goal = generate_problem(seed, index)
+  problem, goal = generate_problem(seed, index, scenes=scenes)
   task_type = TASK_TYPES[index % len(TASK_TYPES)]
-  identity = f"{SPLIT}/seed-{seed}/{index:05d}-{task_type}"
+  origin = f"seed-{seed}" + (f"-scenes-{scenes}" if scenes else "")
+  identity = f"{SPLIT}/{origin}/{index:05d}-{task_type}"
   return make_game(problem, goal, id=identity, split=SPLIT)
 
 
-def generate_problem(seed: int, index: int) -> tuple[str, str]:
+def generate_problem(
+  seed: int, index: int, *, scenes: int = 0
+) -> tuple[str, str]:
   """The PDDL problem of a game, and its instruction."""
+  if 0 < scenes < len(tables.ROOMS):
+    raise ValueError(
+      f"scenes must be 0 or at least {len(tables.ROOMS)}, one of each kind of"
+      f" room; got {scenes}"
+    )
   rng = np.random.default_rng([seed, index])
   task_type = TASK_TYPES[index % len(TASK_TYPES)]
   while True:
-    room = tables.ROOMS[_pick(rng, list(tables.ROOMS))]
-    kinds = _draw_furniture(rng, room)
+    if scenes:
+      scene = int(rng.integers(scenes))
+      room = tables.ROOMS[list(tables.ROOMS)[scene % len(tables.ROOMS)]]
+      kinds = _draw_furniture(
+        np.random.default_rng([seed, scenes, scene]), room
+      )
+    else:
+      room = tables.ROOMS[_pick(rng, list(tables.ROOMS))]
+      kinds = _draw_furniture(rng, room)
     tasks = _possible_tasks(task_type, room, kinds)
     if tasks:
       task = _pick(rng, tasks)

@@ -2,6 +2,7 @@ import collections
 import dataclasses
 
 import numpy as np
+import pytest
 
 from crbc_jax.envs.alfworld import (
   AlfworldEnv,
@@ -44,8 +45,36 @@ def test_all_task_types_and_rooms():
   assert 10 < len(shared) < len(games)
 
 
-def test_the_expert_wins_every_generated_game():
-  steps = [play(game, expert_command) for game in generate_games(300, 0)]
+def test_games_of_few_scenes_share_their_rooms():
+  games = generate_games(120, 4, scenes=5)
+  furniture = [
+    AlfworldEnv(g).reset().text.partition("you see")[2].partition("\n")[0]
+    for g in games
+  ]
+  assert len(set(furniture)) == 5
+  types = collections.Counter(game.task_type for game in games)
+  assert types == dict.fromkeys(TASK_TYPES, 20)
+  assert len({game.goal for game in games}) > 60
+  assert len({game.id for game in games}) == len(games)
+  few = generate_games(6, 4, scenes=5)
+  assert [g.id for g in few] == [g.id for g in games[:6]]
+  assert not {g.id for g in generate_games(6, 4)} & {g.id for g in few}
+
+
+def test_too_few_scenes_for_every_type_of_task():
+  with pytest.raises(ValueError, match="at least 4"):
+    generate_games(1, 0, scenes=3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_four_scenes_allow_every_type_of_task(seed):
+  assert len(generate_games(6, seed, scenes=4)) == 6
+
+
+@pytest.mark.parametrize("scenes", [0, 4])
+def test_the_expert_wins_every_generated_game(scenes):
+  games = generate_games(300, 0, scenes=scenes)
+  steps = [play(game, expert_command) for game in games]
   assert None not in steps
   assert np.mean(steps) < 20
 

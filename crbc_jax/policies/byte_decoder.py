@@ -70,7 +70,8 @@ class Decoder(nnx.Module):
     What the last block makes of other tokens nobody reads, so it is left out.
     """
     position = jnp.arange(tokens.shape[1])[None]
-    x, cache = self.embed(tokens), []
+    x = self.embed(tokens)
+    cache: list[tuple[chex.Array, chex.Array]] = []
     asked = jnp.broadcast_to(position, tokens.shape)
     for block in self.blocks:
       q, k, v = block.split(x, position)

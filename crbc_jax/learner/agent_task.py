@@ -27,6 +27,7 @@ from crbc_jax.types import Boundary
 
 _ROWS = 64
 """Prompts of one call of the model: a batch of any size needs one program."""
+_SIZES = ("layers", "width", "heads", "window")
 _LADDER = 32
 """Prompt lengths are rounded up to a multiple of this, in bytes."""
 
@@ -141,7 +142,7 @@ def make_agent_task(config: ml_collections.ConfigDict) -> AgentTask:
   source = open_games(config)
   decoder, text = config.decoder, config.text
   params, logits_fn, write = make_decoder(
-    DecoderSizes(decoder.layers, decoder.width, decoder.heads),
+    DecoderSizes(**{key: decoder[key] for key in _SIZES}),
     seed=text.clone_seed,
   )
   speaker = Speaker(
@@ -266,7 +267,7 @@ def _cloned(params, logits_fn, source: GameSource, speaker: Speaker, config):
       if key.startswith("clone_")
       or key in ("demonstrations", "noise", "step_limit")
     },
-    **{key: decoder[key] for key in ("layers", "width", "heads", "prompt")},
+    **{key: decoder[key] for key in (*_SIZES, "prompt")},
   }
 
   def make():

@@ -87,6 +87,7 @@ def get_config() -> ml_collections.ConfigDict:
           "layers": 3,
           "width": 96,
           "heads": 4,
+          "window": 1,  # bytes that each position is embedded from
           "template": "short",  # of agents.prompts
           "prompt": 256,  # bytes; of a longer prompt the end is kept
           "response": 32,  # bytes, at most
@@ -297,6 +298,7 @@ _LATER_KEYS = {
     "clone_decay",
     "clone_invalid",
   ),
+  "decoder": ("window",),
 }
 _RANGES = (
   ("env_steps", 1, _INF),
@@ -324,6 +326,7 @@ _RANGES = (
   ("decoder.layers", 1, _INF),
   ("decoder.width", 2, _INF),
   ("decoder.heads", 1, _INF),
+  ("decoder.window", 1, _INF),
   ("decoder.prompt", 8, _INF),
   ("decoder.response", 2, _INF),
   ("decoder.temperature", 1e-3, _INF),

@@ -2,6 +2,9 @@
 
 Pre-norm transformer with rotary positions (arXiv 2104.09864), so that what
 matters is how far apart two bytes are: the cell above is a row's length away.
+A position can be embedded from the last few bytes (as BLT, arXiv 2412.09871,
+embeds n-grams): a name is spelt by many bytes, and where it was written before
+is found by one head of attention only if a position knows more than its byte.
 """
 
 from collections.abc import Callable
@@ -24,6 +27,7 @@ class DecoderSizes(NamedTuple):
   layers: int = 3
   width: int = 96
   heads: int = 4
+  window: int = 1  # bytes that a position is embedded from, itself the last
   vocabulary: int = ByteTokenizer.vocabulary
 
 
@@ -58,6 +62,12 @@ class Decoder(nnx.Module):
 
   def __init__(self, sizes: DecoderSizes, *, rngs: nnx.Rngs):
     self.embed = nnx.Embed(sizes.vocabulary, sizes.width, rngs=rngs)
+    self.earlier = nnx.List(
+      [
+        nnx.Embed(sizes.vocabulary, sizes.width, rngs=rngs)
+        for _ in range(sizes.window - 1)
+      ]
+    )
     self.blocks = nnx.List(
       [Block(sizes, rngs=rngs) for _ in range(sizes.layers)]
     )
@@ -66,11 +76,15 @@ class Decoder(nnx.Module):
   def __call__(self, tokens: chex.Array, at: chex.Array):
     """Logits [N, S, V] after the tokens at `at` [N, S], and the cache.
 
-    The cache holds the keys and values of every block for all tokens [N, L].
+    The cache holds all tokens [N, L], and every block's keys and values of
+    them.
     What the last block makes of other tokens nobody reads, so it is left out.
     """
     position = jnp.arange(tokens.shape[1])[None]
-    x = self.embed(tokens)
+    x = self._embedded(
+      jnp.pad(tokens, ((0, 0), (i, 0)))[:, : tokens.shape[1]]
+      for i in range(1 + len(self.earlier))
+    )
     cache: list[tuple[chex.Array, chex.Array]] = []
     asked = jnp.broadcast_to(position, tokens.shape)
     for block in self.blocks:
@@ -82,20 +96,31 @@ class Decoder(nnx.Module):
       seen = position[:, None] <= asked[..., None]
       x = block.finish(x, _attend(q, k, v, seen))
       cache.append((k, v))
-    return self._logits(x), cache
+    return self._logits(x), (tokens, cache)
 
   def one(self, token: chex.Array, position: chex.Array, cache):
     """The same for one more token [N] at `position` [N] of a cache [N, L]."""
     rows = jnp.arange(token.shape[0])
-    x, grown = self.embed(token)[:, None], []
-    for block, (k, v) in zip(self.blocks, cache, strict=True):
+    tokens, blocks = cache
+    tokens = tokens.at[rows, position].set(token)
+    x = self._embedded(
+      jnp.where(position < i, PAD, tokens[rows, position - i])[:, None]
+      for i in range(1 + len(self.earlier))
+    )
+    grown = []
+    for block, (k, v) in zip(self.blocks, blocks, strict=True):
       q, new_k, new_v = block.split(x, position[:, None])
       k = k.at[rows, position].set(new_k[:, 0])
       v = v.at[rows, position].set(new_v[:, 0])
       seen = (jnp.arange(k.shape[1])[None] <= position[:, None])[:, None]
       x = block.finish(x, _attend(q, k, v, seen))
       grown.append((k, v))
-    return self._logits(x)[:, 0], grown
+    return self._logits(x)[:, 0], (tokens, grown)
+
+  def _embedded(self, recent) -> chex.Array:
+    """[N, L, width] of the bytes [N, L] at each position, then those before."""
+    tables = [self.embed, *self.earlier]
+    return sum(table(t) for table, t in zip(tables, recent, strict=True))
 
   def _logits(self, x: chex.Array) -> chex.Array:
     return self.embed.attend(self.last(x))

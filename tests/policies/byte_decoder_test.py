@@ -6,7 +6,7 @@ import pytest
 from crbc_jax.agents.chat import END, PAD
 from crbc_jax.policies.byte_decoder import DecoderSizes, make_decoder
 
-SIZES = DecoderSizes(layers=2, width=16, heads=2)
+SIZES = DecoderSizes(layers=2, width=16, heads=2, window=3)
 LIMIT = 5
 
 

@@ -159,6 +159,16 @@ BENCHES: dict[str, Bench] = {
     trains=True,
     minutes=(40, 1.5),
   ),
+  "alfworld_bytes": Bench(
+    "experiments.text_games",
+    readme="Language models that write their commands",
+    files=("alfworld_bytes.json", "alfworld_bytes.md"),
+    values=_TEXT_VALUES,
+    arguments=("--task", "alfworld_bytes"),
+    full=("--rates", "3e-4", "1e-4"),
+    trains=True,
+    minutes=(60, 1.5),
+  ),
   "overhead": Bench(
     "experiments.bench_overhead",
     readme="Language models that write their commands",

@@ -1,7 +1,7 @@
 """SmolLM2-135M as an agent: scores the admissible commands of ALFWorld games.
 
   python -m experiments.smollm_scores
-  python -m experiments.smollm_scores --layers 4 --games 48
+  python -m experiments.smollm_scores --layers 4 --games 32
 
 The policy is a softmax over the teacher-forced log-probabilities of the
 admissible commands. It is asked in states that the expert passes through, as
@@ -15,7 +15,6 @@ minutes on two cores. Writes results/smollm_scores.{json,md}.
 
 import argparse
 import functools
-import itertools
 import pathlib
 import sys
 import time
@@ -53,8 +52,8 @@ def main(argv: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument("--games", default=24, type=int, help="to train on")
-  parser.add_argument("--held_out", default=12, type=int, help="to test on")
+  parser.add_argument("--games", default=16, type=int, help="to train on")
+  parser.add_argument("--held_out", default=10, type=int, help="to test on")
   parser.add_argument("--layers", default=2, type=int, help="that are trained")
   parser.add_argument("--epochs", default=4, type=int)
   parser.add_argument("--rate", default=3e-4, type=float, help="of Adam")
@@ -75,17 +74,21 @@ def main(argv: list[str] | None = None) -> None:
   seconds = time.perf_counter() - started
   train = [r for r, s in zip(read, states, strict=True) if s.game < args.games]
   test = [r for r, s in zip(read, states, strict=True) if s.game >= args.games]
-  score = functools.partial(_scores, shape=model.shape)
-  before = [score(last, below["embedding"], x) for x in test]
+  score_fn = make_score_fn(
+    below["embedding"],
+    count=max(len(state.commands) for state in states),
+    shape=model.shape,
+  )
+  before = [score_read(score_fn, last, x) for x in test]
   last, losses = train_last(
     last,
-    functools.partial(_loss, embedding=below["embedding"], shape=model.shape),
+    score_fn,
     train,
     epochs=args.epochs,
     rate=args.rate,
     seed=args.seed,
   )
-  after = [score(last, below["embedding"], x) for x in test]
+  after = [score_read(score_fn, last, x) for x in test]
   held_out = [s for s in states if s.game >= args.games]
   found = {
     "command": commands.recorded("experiments.smollm_scores", argv),
@@ -157,45 +160,40 @@ def _below(below, packed, *, shape):
   return answers.hidden(below, x, packed, shape=shape)
 
 
-_MOST = 64
-"""Commands of a state, at most: one program for any number."""
+def make_score_fn(embedding, *, count: int, shape):
+  """`score(last, x, packed) -> [count]`, jitted: log-probabilities."""
+
+  @jax.jit
+  def score(last, x, packed):
+    x = answers.hidden(last, x, packed, shape=shape)
+    return answers.scores(
+      embedding, last["last_norm"], x, packed, count=count, shape=shape
+    )
+
+  return score
 
 
-def _all_scores(last, embedding, x, packed, shape):
-  x = answers.hidden(last, x, packed, shape=shape)
-  return answers.scores(
-    embedding, last["last_norm"], x, packed, count=_MOST, shape=shape
-  )
+def score_read(score_fn, last, read: Read) -> np.ndarray:
+  """Of the commands of a state [K]."""
+  return np.asarray(score_fn(last, read.x, read.packed))[: read.count]
 
 
-@functools.partial(jax.jit, static_argnames="shape")
-def _scored(last, embedding, x, packed, *, shape):
-  return _all_scores(last, embedding, x, packed, shape)
-
-
-def _scores(last, embedding, read: Read, *, shape) -> np.ndarray:
-  found = _scored(last, embedding, read.x, read.packed, shape=shape)
-  return np.asarray(found)[: read.count]
-
-
-@functools.partial(jax.jit, static_argnames="shape")
-@functools.partial(jax.value_and_grad)
-def _loss(last, x, packed, wanted, count, embedding, shape):
-  """Cross-entropy of the expert's command under the policy."""
-  found = _all_scores(last, embedding, x, packed, shape)
-  found = jnp.where(jnp.arange(_MOST) < count, found, -jnp.inf)
-  return -jax.nn.log_softmax(found)[wanted]
-
-
-def train_last(last, loss_fn, rows, *, epochs, rate, seed):
+def train_last(last, score_fn, rows, *, epochs, rate, seed):
   """Adam, one state a step; (parameters, mean loss of each epoch)."""
   optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+
+  @jax.jit
+  @jax.value_and_grad
+  def loss_fn(last, x, packed, wanted, count):
+    """Cross-entropy of the expert's command under the policy."""
+    found = score_fn(last, x, packed)
+    found = jnp.where(jnp.arange(len(found)) < count, found, -jnp.inf)
+    return -jax.nn.log_softmax(found)[wanted]
+
   opt_state = optimizer.init(last)
   rng, losses = np.random.default_rng(seed), []
-  order = itertools.chain.from_iterable(
-    rng.permutation(len(rows)) for _ in range(epochs)
-  )
-  for number in track(order, "training", total=epochs * len(rows)):
+  order = [i for _ in range(epochs) for i in rng.permutation(len(rows))]
+  for number in track(order, "training"):
     row = rows[number]
     loss, grads = loss_fn(last, row.x, row.packed, row.wanted, row.count)
     changes, opt_state = optimizer.update(grads, opt_state, last)

@@ -64,7 +64,7 @@ BUDGET = {
   "alfworld": 120_000,
   "webshop": 60_000,
   "sokoban_bytes": 40_000,
-  "alfworld_bytes": 20_000,
+  "alfworld_bytes": 16_000,
 }
 QUICK_BUDGET = {
   "alfworld": 6_000,

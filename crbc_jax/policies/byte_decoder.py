@@ -31,6 +31,9 @@ class DecoderSizes(NamedTuple):
   vocabulary: int = ByteTokenizer.vocabulary
 
 
+KeysAndValues = tuple[chex.Array, chex.Array]
+
+
 class Block(nnx.Module):
   """Attention and two linear layers."""
 
@@ -74,18 +77,17 @@ class Decoder(nnx.Module):
     self.last = nnx.RMSNorm(sizes.width, rngs=rngs)
 
   def __call__(self, tokens: chex.Array, at: chex.Array):
-    """Logits [N, S, V] after the tokens at `at` [N, S], and the cache.
+    """Logits [N, S, V] after the tokens at `at` [N, S], and a cache.
 
-    The cache holds all tokens [N, L], and every block's keys and values of
-    them.
-    What the last block makes of other tokens nobody reads, so it is left out.
+    The cache holds the keys and values of every block [N, heads, L, D]. What
+    the last block makes of other tokens nobody reads, so it is left out.
     """
     position = jnp.arange(tokens.shape[1])[None]
     x = self._embedded(
       jnp.pad(tokens, ((0, 0), (i, 0)))[:, : tokens.shape[1]]
       for i in range(1 + len(self.earlier))
     )
-    cache: list[tuple[chex.Array, chex.Array]] = []
+    cache: list[KeysAndValues] = []
     asked = jnp.broadcast_to(position, tokens.shape)
     for block in self.blocks:
       q, k, v = block.split(x, position)
@@ -95,27 +97,52 @@ class Decoder(nnx.Module):
         q = jnp.take_along_axis(q, at[..., None, None], 1)
       seen = position[:, None] <= asked[..., None]
       x = block.finish(x, _attend(q, k, v, seen))
-      cache.append((k, v))
-    return self._logits(x), (tokens, cache)
+      cache.append((k.swapaxes(1, 2), v.swapaxes(1, 2)))
+    return self._logits(x), cache
 
-  def one(self, token: chex.Array, position: chex.Array, cache):
-    """The same for one more token [N] at `position` [N] of a cache [N, L]."""
-    rows = jnp.arange(token.shape[0])
-    tokens, blocks = cache
-    tokens = tokens.at[rows, position].set(token)
-    x = self._embedded(
-      jnp.where(position < i, PAD, tokens[rows, position - i])[:, None]
-      for i in range(1 + len(self.earlier))
+  def one(
+    self,
+    recent: chex.Array,
+    length: chex.Array,
+    i: chex.Array,
+    prompts: list[KeysAndValues],
+    said: list[KeysAndValues],
+  ):
+    """Logits [N, V] after byte `i` of every response, and `said` with it.
+
+    The cache of the prompts is only read: what is written in every step is
+    small, and all rows write at the same place.
+
+    Args:
+      recent: [N, window] int32, the last bytes, newest first.
+      length: [N] int32, of the prompts.
+      i: int32 scalar.
+      prompts: cache of the prompts, [N, heads, L, D].
+      said: of the responses so far, [N, heads, limit, D].
+    """
+    x = self._embedded(recent.T[..., None])
+    position = (length + i)[:, None]
+    seen = jnp.concatenate(
+      [
+        jnp.arange(prompts[0][0].shape[2])[None] < length[:, None],
+        jnp.broadcast_to(
+          jnp.arange(said[0][0].shape[2])[None] <= i,
+          (len(length), said[0][0].shape[2]),
+        ),
+      ],
+      axis=1,
     )
     grown = []
-    for block, (k, v) in zip(self.blocks, blocks, strict=True):
-      q, new_k, new_v = block.split(x, position[:, None])
-      k = k.at[rows, position].set(new_k[:, 0])
-      v = v.at[rows, position].set(new_v[:, 0])
-      seen = (jnp.arange(k.shape[1])[None] <= position[:, None])[:, None]
-      x = block.finish(x, _attend(q, k, v, seen))
-      grown.append((k, v))
-    return self._logits(x)[:, 0], (tokens, grown)
+    for block, shown, own in zip(self.blocks, prompts, said, strict=True):
+      q, *new = block.split(x, position)
+      own = tuple(
+        jax.lax.dynamic_update_slice_in_dim(old, n.swapaxes(1, 2), i, 2)
+        for old, n in zip(own, new, strict=True)
+      )
+      attended = _attend_one(q[:, 0], shown, own, seen)
+      x = block.finish(x, attended[:, None])
+      grown.append(own)
+    return self._logits(x)[:, 0], grown
 
   def _embedded(self, recent) -> chex.Array:
     """[N, L, width] of the bytes [N, L] at each position, then those before."""
@@ -141,6 +168,19 @@ def _attend(q, k, v, seen: chex.Array) -> chex.Array:
   scores = jnp.einsum("nlhd,nshd->nhls", q, k) * q.shape[-1] ** -0.5
   scores = jnp.where(seen[:, None], scores, _MASKED)
   return jnp.einsum("nhls,nshd->nlhd", jax.nn.softmax(scores), v)
+
+
+def _attend_one(q, shown: KeysAndValues, own: KeysAndValues, seen: chex.Array):
+  """The same for one query [N, heads, D] of two caches [N, heads, S, D]."""
+  scores = jnp.concatenate(
+    [jnp.einsum("nhd,nhsd->nhs", q, k) for k, _ in (shown, own)], axis=-1
+  )
+  scores = jnp.where(seen[:, None], scores * q.shape[-1] ** -0.5, _MASKED)
+  weight = jax.nn.softmax(scores)
+  cut = shown[0].shape[2]
+  return jnp.einsum("nhs,nhsd->nhd", weight[..., :cut], shown[1]) + jnp.einsum(
+    "nhs,nhsd->nhd", weight[..., cut:], own[1]
+  )
 
 
 def make_decoder(
@@ -174,10 +214,14 @@ def make_decoder(
   def logits(params, tokens, at):
     return nnx.merge(graph, params)(tokens, at)[0]
 
-  return nnx.to_pure_dict(params), logits, _make_write(graph)
+  return (
+    nnx.to_pure_dict(params),
+    logits,
+    _make_write(graph, window=sizes.window),
+  )
 
 
-def _make_write(graph) -> Callable[..., Any]:
+def _make_write(graph, *, window: int) -> Callable[..., Any]:
   """Returns jitted `write`, which samples one response for each prompt.
 
   Args of it:
@@ -201,9 +245,14 @@ def _make_write(graph) -> Callable[..., Any]:
   ):
     model = nnx.merge(graph, params)
     count = prompts.shape[0]
-    grown = jnp.pad(prompts, ((0, 0), (0, limit)))
-    first, cache = model(grown, length[:, None] - 1)
+    first, cache = model(prompts, length[:, None] - 1)
+    said = jax.tree.map(
+      lambda x: jnp.zeros_like(x, shape=(*x.shape[:2], limit, x.shape[3])),
+      cache,
+    )
     rows = jnp.arange(count)
+    back = length[:, None] - jnp.arange(1, window)[None]
+    recent = jnp.where(back < 0, PAD, prompts[rows[:, None], back])
     row_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, number)
 
     def draw(logits, i):
@@ -221,19 +270,21 @@ def _make_write(graph) -> Callable[..., Any]:
       return (i < limit) & jnp.any(alive)
 
     def one_token(carry):
-      i, alive, logits, cache, tokens, log_probs = carry
+      i, alive, logits, recent, said, tokens, log_probs = carry
       token, log_prob = draw(logits, i)
       tokens = tokens.at[:, i].set(jnp.where(alive, token, PAD))
       log_probs = log_probs.at[:, i].set(jnp.where(alive, log_prob, 0.0))
       alive = alive & (token != END)
-      logits, cache = model.one(token, length + i, cache)
-      return i + 1, alive, logits, cache, tokens, log_probs
+      recent = jnp.concatenate([token[:, None], recent], axis=1)
+      logits, said = model.one(recent, length, i, cache, said)
+      return i + 1, alive, logits, recent[:, :-1], said, tokens, log_probs
 
     start = (
       0,
       jnp.ones(count, bool),
       first[:, 0],
-      cache,
+      recent,
+      said,
       jnp.zeros((count, limit), jnp.int32),
       jnp.zeros((count, limit)),
     )

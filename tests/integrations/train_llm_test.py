@@ -1,4 +1,4 @@
-"""`train_llm` through our learner and sampler: a run that stops goes on exactly.
+"""`train_llm` by our learner and sampler: a run that stops goes on exactly.
 
 About two minutes, most of them compilation; needs the extra [tunix].
 """

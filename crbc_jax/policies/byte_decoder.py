@@ -133,15 +133,13 @@ class Decoder(nnx.Module):
       axis=1,
     )
     grown = []
-    for block, shown, own in zip(self.blocks, prompts, said, strict=True):
-      q, *new = block.split(x, position)
-      own = tuple(
-        jax.lax.dynamic_update_slice_in_dim(old, n.swapaxes(1, 2), i, 2)
-        for old, n in zip(own, new, strict=True)
-      )
-      attended = _attend_one(q[:, 0], shown, own, seen)
+    for block, shown, (k, v) in zip(self.blocks, prompts, said, strict=True):
+      q, new_k, new_v = (y.swapaxes(1, 2) for y in block.split(x, position))
+      k = jax.lax.dynamic_update_slice_in_dim(k, new_k, i, 2)
+      v = jax.lax.dynamic_update_slice_in_dim(v, new_v, i, 2)
+      attended = _attend_one(q[:, :, 0], shown, (k, v), seen)
       x = block.finish(x, attended[:, None])
-      grown.append(own)
+      grown.append((k, v))
     return self._logits(x)[:, 0], grown
 
   def _embedded(self, recent) -> chex.Array:

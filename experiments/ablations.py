@@ -177,12 +177,12 @@ def main(argv: list[str] | None = None) -> None:
     "--only", nargs="+", choices=FACTORS, default=list(FACTORS), metavar="NAME"
   )
   parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
-  parser.add_argument("--quick", action="store_true", help="seed 0, 60 k steps")
+  parser.add_argument("--quick", action="store_true", help="seed 0, 40 k steps")
   parser.add_argument("--report", action="store_true", help="do not train")
   parser.add_argument("--out", default="runs/ablations", type=pathlib.Path)
   parser.add_argument("--results", default="results", type=pathlib.Path)
   args = parser.parse_args(argv)
-  budget = 60_000 if args.quick else ENV_STEPS
+  budget = 40_000 if args.quick else ENV_STEPS
   seeds = args.seeds[:1] if args.quick else args.seeds
   jobs = {
     (name, setting.name): [

@@ -56,7 +56,7 @@ BENCHES: dict[str, Bench] = {
     files=("ablations.json", "ablations.md"),
     values=("factors/*/rows/*/area", "factors/*/directions/*/lead"),
     trains=True,
-    minutes=(20, 5),
+    minutes=(20, 3.5),
   ),
   "depth_ablation": Bench(
     "experiments.depth_ablation",
@@ -72,7 +72,7 @@ BENCHES: dict[str, Bench] = {
       Data(ALFWORLD, "--alfworld", required=False),
       Data(WEBSHOP, "--webshop", required=False),
     ),
-    minutes=(45, 5),
+    minutes=(45, 4),
   ),
   "hidden_state": Bench(
     "experiments.hidden_state",

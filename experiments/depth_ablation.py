@@ -26,7 +26,7 @@ all depths are the same; where a key hides state deeper is worse in training.
 Aggregates over settings by rliable: interquartile mean with stratified
 bootstrap intervals, and the probability that the closure is ahead.
 
-Takes 45 minutes on two cores, --quick five. Writes
+Takes 45 minutes on two cores, --quick four. Writes
 results/depth_ablation.{json,md} and the figures depth_accuracy, depth_gap and
 depth_training.
 """
@@ -80,7 +80,7 @@ QUICK = {
   "tabular_seeds": 3,
   "seeds": (0,),
   "text_seeds": (),
-  "sokoban_steps": 60_000,
+  "sokoban_steps": 40_000,
   "trained_steps": 0,
   "text_steps": 0,
 }

@@ -99,6 +99,12 @@ def _alfworld(text: ml_collections.ConfigDict) -> GameSource:
 
   data, generated = text.data, text.generated
 
+  if text.scenes and data and not text.added:
+    raise ConfigError(
+      f"config.text.scenes is {text.scenes}: only generated games share scenes;"
+      " leave config.text.data empty or set config.text.added"
+    )
+
   def made(count):
     try:
       return alfworld.generate_games(count, seed=0, scenes=text.scenes)
@@ -162,6 +168,10 @@ def _webshop(text: ml_collections.ConfigDict) -> GameSource:
     raise ConfigError(
       f"config.text.added is {text.added}: only ALFWorld's games can be added"
       " to; a shop has thousands of goals"
+    )
+  if text.scenes:
+    raise ConfigError(
+      f"config.text.scenes is {text.scenes}: only ALFWorld's games have scenes"
     )
   try:
     from crbc_jax.envs import webshop

@@ -1,7 +1,8 @@
 """The launch path through tunix: a run that stops goes on exactly.
 
-The learner is tunix's own, in a task of one turn: what is tested is what
-surrounds it. Minutes, most of them compilation; needs the extra [tunix].
+Once with tunix's own learner in a task of one turn, where what surrounds it is
+tested, and once with our learner and sampler in games. Minutes, most of them
+compilation; needs the extra [tunix].
 """
 
 import jax
@@ -24,6 +25,7 @@ from crbc_jax.integrations import (
 from crbc_jax.learner import llm_config
 from crbc_jax.learner.launch_state import ResumeError
 from crbc_jax.policies.decoder_shape import TINY
+from experiments import train_llm_run
 
 pytestmark = [
   pytest.mark.training,
@@ -137,3 +139,33 @@ def test_a_run_that_stopped_goes_on_exactly(tmp_path):
   jax.tree.map(np.testing.assert_array_equal, resumed, straight)
   with pytest.raises(ResumeError, match="estimator"):
     run(config_of(tmp_path / "parts", estimator="grpo"))
+
+
+def run_games(folder, *, updates):
+  """(parameters, sampler calls) after `updates`; goes on if it can."""
+  config = train_llm_run.stand_in(llm_config.get_config(), str(folder))
+  config.updates = updates
+  config.learner.learning_rate = 1e-2
+  config.rollout.prompt = config.rollout.conversation = 1_024
+  mesh = pretrained.make_mesh()
+  cluster = train_llm_run.run_updates(
+    config,
+    train_llm_run.open_games(config),
+    pretrained.random_qwen(TINY, mesh=mesh),
+    pretrained.random_qwen(TINY, mesh=mesh),
+    model_tokenizer.ByteTokens(),
+    mesh,
+  )
+  params = nnx.state(cluster.actor_trainer.model, nnx.Param)
+  return jax.tree.map(np.array, params), cluster.rollout.calls
+
+
+def test_credit_sampler_and_tasks_go_on(tmp_path):
+  straight, calls = run_games(tmp_path / "whole", updates=2)
+  first, early_calls = run_games(tmp_path / "parts", updates=1)
+  resumed, all_calls = run_games(tmp_path / "parts", updates=2)
+  assert all_calls == calls > early_calls > 0
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(straight))
+  moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), first, straight)
+  assert max(jax.tree.leaves(moved)) > 1e-4
+  jax.tree.map(np.testing.assert_array_equal, resumed, straight)

@@ -127,6 +127,30 @@ def test_generated_games_beside_those_of_the_data(tmp_path):
     text_games.open_games(config_of("webshop", **{"text.added": 1}))
 
 
+def test_generated_games_that_share_rooms():
+  found = text_games.open_games(config_of("alfworld", **{"text.scenes": 4}))
+  rooms = {
+    make().reset().text.partition("you see")[2].partition("\n")[0]
+    for make in found.train.make + found.panel.make
+  }
+  assert len(rooms) <= 4 < len(found.train)
+  apart = text_games.open_games(config_of("alfworld"))
+  assert found.train.digest != apart.train.digest
+
+
+@pytest.mark.parametrize(
+  ("task", "changes", "message"),
+  [
+    ("alfworld", {"text.scenes": 3}, "at least 4"),
+    ("alfworld", {"text.scenes": 4, "text.data": "x"}, "only generated"),
+    ("webshop", {"text.scenes": 4}, "only ALFWorld"),
+  ],
+)
+def test_scenes_that_cannot_be(task, changes, message):
+  with pytest.raises(ConfigError, match=rf"text\.scenes.*{message}"):
+    text_games.open_games(config_of(task, **changes))
+
+
 @pytest.mark.parametrize("split", ["train", "valid_seen"])
 def test_alfworld_games_of_one_split_do_not_make_a_task(split, tmp_path):
   path = write_bundle(tmp_path, [record(0, split=split)])

@@ -19,12 +19,17 @@ sokoban_bytes and alfworld_bytes (generated games) are played by a byte-level
 language model that writes its commands; by default for the four estimators of
 `BYTE_LABELS`.
 
+The reward of an episode holds penalties for inadmissible commands, but credit
+is that of the outcome, as in the papers, unless `--observed` asks for credit
+from the rewards.
+
 `--added N` trains on N generated ALFWorld games besides (give such runs an
 --out of their own). Without --data it runs on generated games, which says
 nothing about the benchmarks. Writes results/TASK.{json,md,png,svg}.
 """
 
 import argparse
+import dataclasses
 import importlib
 import pathlib
 import re
@@ -44,7 +49,7 @@ from crbc_jax.learner import records, task, text_collect, training_step
 from crbc_jax.report import plots
 from experiments import commands, pool, statistics
 from experiments.bench_credit import markdown_table
-from experiments.contestants import chosen
+from experiments.contestants import Contestant, chosen
 
 LABELS = (
   "CRBC exact",
@@ -96,6 +101,17 @@ def main(argv: list[str] | None = None) -> None:
   parser.add_argument("--only", nargs="+", choices=LABELS, metavar="LABEL")
   parser.add_argument("--seeds", type=int, nargs="+")
   parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
+  parser.add_argument(
+    "--observed",
+    action="store_true",
+    help="credit from the rewards, penalties included, not from the outcome;"
+    " writes results/TASK_observed.*",
+  )
+  parser.add_argument(
+    "--untuned",
+    action="store_true",
+    help="the first option of each estimator, at the first rate",
+  )
   parser.add_argument("--quick", action="store_true", help="for a look")
   parser.add_argument("--out", type=pathlib.Path, help="run folders")
   parser.add_argument("--report", action="store_true", help="do not train")
@@ -141,9 +157,11 @@ def main(argv: list[str] | None = None) -> None:
     }
 
   contestants = chosen(args.only)
+  if args.observed:
+    contestants = [observing(contestant) for contestant in contestants]
   tuned = (
     untuned(contestants, args.rates[0])
-    if args.quick
+    if args.quick or args.untuned
     else tune(contestants, args.rates, areas)
   )
   runs = {
@@ -169,10 +187,25 @@ def main(argv: list[str] | None = None) -> None:
     ),
     **found,
   }
-  records.write_json(args.results / f"{args.task}.json", result)
-  write_text(args.results / f"{args.task}.md", _markdown(args.task, result))
-  plots.learning_curves({args.task: found["curves"]}, args.results / args.task)
-  rich.print(f"wrote {args.results}/{args.task}.json, .md, .png and .svg")
+  name = args.task + "_observed" * args.observed
+  records.write_json(args.results / f"{name}.json", result)
+  write_text(args.results / f"{name}.md", _markdown(name, result))
+  plots.learning_curves({name: found["curves"]}, args.results / name)
+  rich.print(f"wrote {args.results}/{name}.json, .md, .png and .svg")
+
+
+def observing(contestant: Contestant) -> Contestant:
+  """The same with credit from observed rewards (`signal="observed"`)."""
+
+  def one(estimator: str) -> str:
+    name, options = registry.parse_estimator(estimator)
+    options["signal"] = "observed"
+    given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+    return f"{name}({given})"
+
+  return dataclasses.replace(
+    contestant, estimators=tuple(map(one, contestant.estimators))
+  )
 
 
 def tune(contestants, rates, areas) -> dict[str, dict]:

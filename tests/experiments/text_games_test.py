@@ -2,6 +2,8 @@
 
 import pytest
 
+from crbc_jax.credit import registry
+
 text_games = pytest.importorskip("experiments.text_games")
 contestants = pytest.importorskip("experiments.contestants")
 
@@ -37,3 +39,16 @@ def test_labels_are_contestants():
   found = contestants.chosen(list(text_games.LABELS))
   assert {c.label for c in found} == set(text_games.LABELS)
   assert text_games.OURS in text_games.LABELS
+
+
+def test_every_contestant_can_take_credit_from_rewards():
+  for contestant in contestants.chosen(list(text_games.LABELS)):
+    found = text_games.observing(contestant)
+    assert found.label == contestant.label
+    for plain, estimator in zip(
+      contestant.estimators, found.estimators, strict=True
+    ):
+      name, options = registry.parse_estimator(estimator)
+      before = registry.parse_estimator(plain)
+      assert (name, options) == (before[0], before[1] | {"signal": "observed"})
+      registry.make_credit_fn(name, **options)

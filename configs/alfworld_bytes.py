@@ -1,6 +1,8 @@
 """ALFWorld, generated games in four rooms, played by a byte-level model.
 
-Claim: to be measured.
+Claim: GiGPO and visit averages improve the clone (.39 of held-out games won) in
+16,000 steps; the exact closure does not, for an inadmissible command costs it next
+to nothing (results/README.md).
 Command: crbc train --config=configs/alfworld_bytes.py
 """
 

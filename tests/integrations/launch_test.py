@@ -146,7 +146,6 @@ def run_games(folder, *, updates):
   config = train_llm_run.stand_in(llm_config.get_config(), str(folder))
   config.updates = updates
   config.learner.learning_rate = 1e-2
-  config.rollout.prompt = config.rollout.conversation = 1_024
   mesh = pretrained.make_mesh()
   cluster = train_llm_run.run_updates(
     config,

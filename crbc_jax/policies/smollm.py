@@ -255,13 +255,12 @@ def _bucket(length: int) -> int:
 
 @functools.partial(jax.jit, static_argnames=("count", "shape"))
 def _scores(params, packed, *, count, shape):
-  x = params["embedding"][packed.tokens]
-  x = answers.hidden(params, x, packed, shape=shape)
+  embedding = params["embedding"]
   return answers.scores(
-    params["embedding"],
-    params["last_norm"],
-    x,
+    params,
+    embedding[packed.tokens],
     packed,
+    embedding=embedding,
     count=count,
     shape=shape,
   )

@@ -18,15 +18,10 @@ def params():
 
 
 def score(params, packed, count=5):
-  x = params["embedding"][packed.tokens]
-  x = answers.hidden(params, x, packed, shape=SHAPE)
+  table = params["embedding"]
+  x = table[packed.tokens]
   return answers.scores(
-    params["embedding"],
-    params["last_norm"],
-    x,
-    packed,
-    count=count,
-    shape=SHAPE,
+    params, x, packed, embedding=table, count=count, shape=SHAPE
   )
 
 
